@@ -1,0 +1,55 @@
+# `make setup` prepares a virtual environment in .venv; every other target uses it.
+# Needs Python 3.11 or newer and nothing else: no root, no container engine, no Redis.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.setup-done
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo up test lint format bench clean
+
+help:
+	@echo "make setup   virtual environment with everything that is needed"
+	@echo "make demo    a whole system at work on a research task, with a checked answer"
+	@echo "make up      a whole system on this machine, until Ctrl-C"
+	@echo "make test    all tests"
+	@echo "make lint    formatting, lint, types, import rules"
+	@echo "make bench   measurements, one line each"
+
+setup: $(STAMP)
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "capataz needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1 || echo not there)." >&2; \
+	  echo "Name another one: make setup PYTHON=python3.12" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { \
+	  echo "the virtual environment cannot be made; on Debian and Ubuntu install python3-venv" >&2; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: setup
+	@$(BIN)/capataz demo
+
+up: setup
+	@$(BIN)/capataz up
+
+test: setup
+	$(BIN)/python -m pytest tests --ignore=tests/bench
+
+lint: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: setup
+	@$(BIN)/python -m tests.bench
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,1 @@
+"""The coordinator: inbox -> ReAct loop -> graph -> dispatch -> events, on one event loop."""

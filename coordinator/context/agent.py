@@ -1,0 +1,113 @@
+"""Agent files: Markdown with YAML frontmatter. A project's files win over the built-in ones."""
+
+from __future__ import annotations
+
+import importlib.resources
+import re
+from pathlib import Path
+from typing import Any
+
+import structlog
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from shared.errors import ConfigError
+from shared.ids import is_name
+
+log = structlog.get_logger(__name__)
+
+_FRONT = re.compile(r"\A---\r?\n(?P<front>.*?)\r?\n---\r?\n?(?P<body>.*)\Z", re.DOTALL)
+
+
+class Agent(BaseModel):
+    """One agent. `tools` are groups or tool names; empty means all that routing chooses."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    description: str = ""
+    when_to_use: str = ""
+    tier: str = "default"
+    model: str = ""
+    tools: tuple[str, ...] = ()
+    max_steps: int | None = Field(default=None, ge=1)
+    max_tokens: int | None = Field(default=None, ge=1)
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    thinking_budget: int | None = Field(default=None, ge=0)
+    body: str = ""
+
+
+def parse_agent(text: str, source: str) -> Agent:
+    """An agent from its file's text. Raises ConfigError naming file, line and reason."""
+    match = _FRONT.match(text)
+    if match is None:
+        raise ConfigError(f"{source}:1: no frontmatter", hint="begin with --- and name: …, end it with ---")
+    try:
+        front: Any = yaml.safe_load(match["front"]) or {}
+    except yaml.MarkedYAMLError as error:
+        line = (error.problem_mark.line if error.problem_mark else 0) + 2
+        raise ConfigError(f"{source}:{line}: {error.problem}", hint="the frontmatter must be YAML") from error
+    if not isinstance(front, dict):
+        raise ConfigError(f"{source}:2: the frontmatter is not a map of keys")
+    try:
+        agent = Agent(**{str(k): v for k, v in front.items()}, body=match["body"].strip())
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigError(f"{source}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    if not is_name(agent.name):
+        raise ConfigError(f"{source}: name {agent.name!r} must match [A-Za-z0-9._-]{{1,128}}")
+    return agent
+
+
+class Agents:
+    """All agents by name; files are read again when they have changed. A bad file is reported, the rest load."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._stamps: dict[Path, tuple[float, int]] = {}
+        self._agents: dict[str, Agent] = {}
+        self.problems: list[str] = []
+        self._load()
+
+    def names(self) -> set[str]:
+        """Names of all agents."""
+        self._refresh()
+        return set(self._agents)
+
+    def get(self, name: str) -> Agent:
+        """The agent of that name. Raises ConfigError if it has gone meanwhile."""
+        self._refresh()
+        if name not in self._agents:
+            raise ConfigError(f"there is no agent {name!r}", hint=f"known: {', '.join(sorted(self._agents))}")
+        return self._agents[name]
+
+    def _files(self) -> dict[Path, tuple[float, int]]:
+        if not self._folder.is_dir():
+            return {}
+        found = {}
+        for path in sorted(self._folder.glob("*.md")):
+            stat = path.stat()
+            found[path] = (stat.st_mtime, stat.st_size)
+        return found
+
+    def _refresh(self) -> None:
+        if self._files() != self._stamps:
+            self._load()
+
+    def _load(self) -> None:
+        agents: dict[str, Agent] = {}
+        self.problems = []
+        for entry in (importlib.resources.files("coordinator.context") / "agents").iterdir():
+            if entry.name.endswith(".md"):
+                agent = parse_agent(entry.read_text("utf-8"), entry.name)
+                agents[agent.name] = agent
+        self._stamps = self._files()
+        for path in self._stamps:
+            try:
+                agent = parse_agent(path.read_text("utf-8"), str(path))
+                agents[agent.name] = agent
+            except (ConfigError, UnicodeDecodeError) as error:
+                self.problems.append(str(error))
+                log.error("agent file not loaded", problem=str(error))
+        self._agents = agents

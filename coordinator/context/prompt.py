@@ -1,0 +1,51 @@
+"""The prompt: a system part whose bytes stay the same, and the tail that is new with each message. Pure.
+
+Order: agent body, instruction files, playbook. Then history. The tail (date and time, facts) is logged behind the
+user's message once and stays there, so that earlier bytes of the conversation never change.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from shared.playbook import Bullet
+
+INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md", "CONTEXT.md")
+FACT_CHARS = 300
+
+
+def fill(body: str, values: Mapping[str, str]) -> str:
+    """The template with `{name}` replaced; other braces stay as they are."""
+    for name, value in values.items():
+        body = body.replace("{" + name + "}", value)
+    return body
+
+
+def system_prompt(body: str, instructions: Mapping[str, str], bullets: Sequence[Bullet]) -> str:
+    """The stable part. `instructions`: file name to text. `bullets` in their stable order."""
+    parts = [body.strip()]
+    for name, text in instructions.items():
+        parts.append(f"# {name}\n{text.strip()}")
+    if bullets:
+        lines = [_bullet(b) for b in bullets]
+        parts.append("# Playbook: what was learned from earlier work\n" + "\n".join(lines))
+    return "\n\n".join(parts) + "\n"
+
+
+def _bullet(bullet: Bullet) -> str:
+    when = f" (when: {bullet.when_to_use})" if bullet.when_to_use else ""
+    return f"- [{bullet.importance}] {bullet.text}{when}"
+
+
+def tail(now: datetime, facts: Mapping[str, object]) -> str:
+    """The changing part. `now` is aware, in the user's zone."""
+    lines = ["<context>", f"Now: {now:%A} {now:%Y-%m-%d %H:%M} {now.tzname()} (UTC{now:%z})"]
+    if facts:
+        lines.append("Shared facts of this session:")
+        for name in sorted(facts):
+            text = json.dumps(facts[name], ensure_ascii=False)
+            lines.append(f"- {name}: {text if len(text) <= FACT_CHARS else text[:FACT_CHARS] + '…'}")
+    lines.append("</context>")
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""From ready nodes to Celery messages, and from hints back to results."""

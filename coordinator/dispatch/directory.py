@@ -1,0 +1,69 @@
+"""What live workers offer, kept up to date: tools, workflows, how many workers consume a queue."""
+
+from __future__ import annotations
+
+import structlog
+
+from shared.catalogue import merge_catalogues
+from shared.contract import Catalogue, ToolSpec, WorkerInfo, WorkflowSpec
+from shared.state.session import SessionState
+
+log = structlog.get_logger(__name__)
+
+
+class Directory:
+    """A view of the workers. Workers with another signing key are not counted: they would refuse our nodes."""
+
+    def __init__(self, state: SessionState, key_id: str) -> None:
+        self._state = state
+        self._key_id = key_id
+        self._catalogues: dict[str, Catalogue] = {}
+        self._refused: set[str] = set()
+        self._digests: tuple[str, ...] = ()
+        self.workers: list[WorkerInfo] = []
+        self.catalogue = Catalogue()
+        self._tools: dict[str, ToolSpec] = {}
+
+    @property
+    def digest(self) -> tuple[str, ...]:
+        """Changes when the catalogue does."""
+        return self._digests
+
+    @property
+    def foreign(self) -> list[str]:
+        """Ids of live workers whose signing key is not ours."""
+        return sorted(self._refused)
+
+    async def refresh(self) -> None:
+        """Reads heartbeats, and catalogues that are new. With no worker left, what they offered stays known."""
+        found = await self._state.workers()
+        ours = [w for w in found if w.key_id == self._key_id]
+        refused = {w.id for w in found} - {w.id for w in ours}
+        for worker in refused - self._refused:
+            log.error("worker has another signing key; it gets no nodes", worker=worker, hint="CAPATAZ_SIGNING_KEY")
+        self._refused = refused
+        self.workers = ours
+        digests = tuple(sorted({w.catalogue for w in ours}))
+        if not digests or digests == self._digests:
+            return
+        for digest in digests:
+            if digest not in self._catalogues and (c := await self._state.catalogue_of(digest)) is not None:
+                self._catalogues[digest] = c
+        known = [self._catalogues[d] for d in digests if d in self._catalogues]
+        if len(known) == len(digests):
+            self._digests = digests
+        self._catalogues = {d: c for d, c in self._catalogues.items() if d in digests}
+        self.catalogue = merge_catalogues(known)
+        self._tools = {t.name: t for t in self.catalogue.tools}
+
+    def tool(self, name: str) -> ToolSpec | None:
+        """The tool of that name, if a live worker offers it."""
+        return self._tools.get(name)
+
+    def workflow(self, name: str) -> WorkflowSpec | None:
+        """The workflow of that name."""
+        return next((w for w in self.catalogue.workflows if w.name == name), None)
+
+    def workers_of(self, queue: str) -> int:
+        """How many live workers consume a queue."""
+        return sum(queue in w.queues or queue == f"worker.{w.id}" for w in self.workers)

@@ -1,0 +1,1 @@
+"""Which node may start when. Pure."""

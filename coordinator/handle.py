@@ -1,0 +1,123 @@
+"""One run in this process: its lease, its fold, and the ways to change both."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any, TypeVar
+
+from coordinator.events import EventWriter
+from shared.contract import NodeResult
+from shared.entries import NodeEnded, Steer, Stored
+from shared.errors import CapatazError
+from shared.fold import RunFold, SessionFold
+from shared.messages import QueuedMessage, Reply
+from shared.state.changes import Change
+from shared.state.runs import Lease, RunState
+
+T = TypeVar("T")
+
+
+class RunCancelled(CapatazError):
+    """The run was asked to end."""
+
+    code = "cancelled"
+
+
+class Handle:
+    """What the loop works with. All writes go through `commit` and `finish`, one at a time."""
+
+    def __init__(self, lease: Lease, state: RunState, fold: SessionFold, events: EventWriter) -> None:
+        self.lease = lease
+        self.state = state
+        self.session = fold
+        self.events = events
+        self.mail = asyncio.Event()
+        self.nodes_changed = asyncio.Event()
+        self._lock = asyncio.Lock()
+        self._steers: list[str] = []
+        self._pending_mail: list[dict[str, Any]] = []
+
+    @property
+    def run(self) -> RunFold:
+        """What this run has done so far."""
+        return self.session.run(self.lease.run)
+
+    @property
+    def message(self) -> QueuedMessage:
+        """The message that opened the run."""
+        message = self.run.message
+        if message is None:
+            raise CapatazError(f"the log of {self.lease.session} does not hold the message of {self.lease.run}")
+        return message
+
+    async def commit(self, change: Change) -> None:
+        """Applies a change to the state and to the fold; events written before come before its events."""
+        await self.events.flush()
+        async with self._lock:
+            ids = await self.state.append(self.lease, change)
+        entries = [*change.entries, *change.nodes]
+        for entry_id, entry in zip(ids, entries, strict=True):
+            self.session.apply(Stored.model_construct(id=entry_id, run=self.lease.run, type=entry.T, value=entry))
+        if change.ends:
+            await self.fetch([node for node, _, _ in change.ends])
+
+    async def fetch(self, nodes: list[str]) -> dict[str, NodeResult]:
+        """Reads the results of those nodes that have ended, into the fold."""
+        results = await self.state.results(self.lease.run, nodes)
+        for node, result in results.items():
+            entry = NodeEnded(node=node, result=result)
+            self.session.apply(Stored.model_construct(id="", run=self.lease.run, type=entry.T, value=entry))
+        return results
+
+    async def finish(
+        self, change: Change, reply: Reply, *, follow_up: QueuedMessage | None = None, force: bool = False
+    ) -> bool:
+        """Ends the run; False if mail arrived that must be read first."""
+        await self.events.flush()
+        async with self._lock:
+            return await self.state.finish(self.lease, change, reply, follow_up=follow_up, force=force)
+
+    async def check_mail(self) -> None:
+        """Reads the mailbox. Raises RunCancelled for a cancel; keeps steers for `take_steers`."""
+        self.mail.clear()
+        mails = await self.state.mail(self.lease.run)
+        self._pending_mail = mails
+        for mail in mails:
+            if mail.get("kind") == "cancel":
+                raise RunCancelled(str(mail.get("reason") or mail.get("text") or "cancelled"))
+
+    async def take_steers(self) -> None:
+        """Puts messages that joined the run into its log, and takes all read mail out of the box."""
+        await self.check_mail()
+        mails = self._pending_mail
+        if not mails:
+            return
+        change = Change(mail_read=len(mails))
+        for mail in mails:
+            if mail.get("kind") == "steer":
+                change.entries.append(Steer(text=str(mail.get("text", "")), id=str(mail.get("id", ""))))
+                change.event("notice", code="steered", text="a new message joined the run")
+            else:
+                kind = str(mail.get("kind"))
+                change.event("notice", code="ignored", text=f"nothing in this run waits for '{kind}'")
+        self._pending_mail = []
+        await self.commit(change)
+
+    async def race(self, work: Awaitable[T]) -> T:
+        """Awaits `work`, but ends it and raises RunCancelled as soon as a cancel arrives."""
+        task = asyncio.ensure_future(work)
+        try:
+            while not task.done():
+                bell = asyncio.ensure_future(self.mail.wait())
+                try:
+                    await asyncio.wait({task, bell}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    bell.cancel()
+                if self.mail.is_set() and not task.done():
+                    await self.check_mail()
+            return task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)

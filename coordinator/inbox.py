@@ -1,0 +1,96 @@
+"""Classifies inbox entries: what the `route` script shall do with each. Pure.
+
+Reading and judging happen here, taking happens in the script, which looks again whether the entry is still there.
+Every coordinator reads from the oldest entry on, so whoever comes second finds its prefix gone and does nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from shared.errors import UserError
+from shared.ids import NAME, run_id
+from shared.messages import Control, ErrorInfo, Message, QueuedMessage, Reply, parse_entry
+from shared.settings import LimitSettings
+
+RAW_CHARS = 4000
+
+
+def entry_ms(entry_id: str) -> int:
+    """When a stream entry was added, in Unix milliseconds."""
+    return int(entry_id.partition("-")[0])
+
+
+def classify(
+    entry_id: str, fields: Mapping[str, str], principal: str, limits: LimitSettings, agents: Collection[str]
+) -> dict[str, Any]:
+    """The decision on one entry as the script takes it; `action` is message, control or reject."""
+    base = {"entry": entry_id, "raw": _raw(fields)}
+    try:
+        entry = parse_entry(fields, limits)
+        if isinstance(entry, Message) and entry.kind == "message" and entry.agent not in agents:
+            known = ", ".join(sorted(agents))
+            raise UserError(f"there is no agent {entry.agent!r}", code="unknown_agent", hint=f"known: {known}")
+    except UserError as error:
+        return base | _rejection(error, fields)
+    if isinstance(entry, Control):
+        return base | _control(entry)
+    return base | _message(entry, entry_id, principal)
+
+
+def _message(entry: Message, entry_id: str, principal: str) -> dict[str, Any]:
+    run = run_id(entry_ms(entry_id))
+    queued = QueuedMessage(
+        run=run,
+        principal=principal,
+        received_ms=entry_ms(entry_id),
+        **entry.model_dump(exclude={"reply_to", "id"}),
+        id=entry.id or "",
+    )
+    return {
+        "action": "message",
+        "id": entry.id or "",
+        "session": entry.session,
+        "run": run,
+        "mode": entry.mode,
+        "reply_to": entry.reply_to or "",
+        "payload": queued.model_dump_json(exclude_defaults=True),
+        "mail": json.dumps({"kind": "steer", "text": entry.text, "id": entry.id or ""}),
+    }
+
+
+def _control(entry: Control) -> dict[str, Any]:
+    return {
+        "action": "control",
+        "kind": entry.kind,
+        "id": entry.id or "",
+        "session": entry.session or "",
+        "target_run": entry.run or "",
+        "reply_to": entry.reply_to or "",
+        "mail": entry.model_dump_json(exclude={"session", "run", "reply_to"}),
+    }
+
+
+def _rejection(error: UserError, fields: Mapping[str, str]) -> dict[str, Any]:
+    name = fields.get("reply_to", "")
+    session = fields.get("session", "")
+    reply = Reply(
+        ok=False,
+        id=fields.get("id", "")[:128],
+        session=session if NAME.fullmatch(session) else "",
+        error=ErrorInfo(code=error.code, message=error.message, hint=error.hint),
+    )
+    return {
+        "action": "reject",
+        "code": error.code,
+        "reason": str(error),
+        "reply_to": name if NAME.fullmatch(name) else "",
+        "reply": reply.model_dump_json(exclude_none=True),
+    }
+
+
+def _raw(fields: Mapping[str, str]) -> str:
+    text = json.dumps(dict(fields), ensure_ascii=False)
+    return text if len(text) <= RAW_CHARS else text[:RAW_CHARS] + "…"

@@ -1,0 +1,127 @@
+"""From inboxes to runnable sessions: the alarm clock that wakes this process, and the routing that follows."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from typing import Any
+
+import redis.asyncio
+import redis.exceptions
+import structlog
+
+from coordinator.context.agent import Agents
+from coordinator.inbox import classify
+from shared.artifacts import ArtifactStore
+from shared.client import stream_rows
+from shared.errors import ArchiveUnavailable, StateUnavailable
+from shared.messages import Attachment, QueuedMessage
+from shared.names import LOCAL_PRINCIPAL
+from shared.settings import Settings
+from shared.state import keys
+from shared.state.runs import RunState
+
+log = structlog.get_logger(__name__)
+
+BLOCK_MS = 1000
+PAUSE_S = 0.5
+
+
+class Intake:
+    """Routes what is in the inboxes of all principals."""
+
+    def __init__(self, state: RunState, settings: Settings, agents: Agents, artifacts: ArtifactStore) -> None:
+        self._state = state
+        self._settings = settings
+        self._agents = agents
+        self._artifacts = artifacts
+        self._lock = asyncio.Lock()
+        self.inboxes = tuple(keys.inbox(p) for p in (LOCAL_PRINCIPAL, *settings.principals))
+
+    async def work(self) -> int:
+        """Routes everything that is there; returns how many entries were taken."""
+        taken = 0
+        async with self._lock:
+            for inbox in self.inboxes:
+                while entries := await self._state.read_inbox(inbox):
+                    routed = await self._route(inbox, entries)
+                    taken += routed
+                    if routed == 0:
+                        break  # another coordinator was faster
+        return taken
+
+    async def _route(self, inbox: str, entries: list[tuple[str, dict[str, str]]]) -> int:
+        principal, limits = keys.principal_of(inbox), self._settings.limits
+        names = self._agents.names()
+        decisions = [classify(entry_id, fields, principal, limits, names) for entry_id, fields in entries]
+        for decision in decisions:
+            if decision["action"] == "message" and '"data"' in decision["payload"]:
+                decision["payload"] = await self._store(decision["payload"])
+        return await self._state.route(inbox, principal, decisions)
+
+    async def _store(self, payload: str) -> str:
+        """Puts inline attachments into the artifact store; the queue and the log carry their handles."""
+        message = QueuedMessage.model_validate_json(payload)
+        stored: list[Attachment] = []
+        for attachment in message.attachments:
+            if not attachment.data:
+                stored.append(attachment)
+                continue
+            data = base64.b64decode(attachment.data)
+            handle = await self._artifacts.put(message.principal, data, attachment.media_type)
+            stored.append(attachment.model_copy(update={"artifact": handle, "data": ""}))
+        return message.model_copy(update={"attachments": tuple(stored)}).model_dump_json(exclude_defaults=True)
+
+
+class Alarm:
+    """Wakes one coordinator per inbox entry. Its consumer group is nothing but that: entries stay until routed."""
+
+    def __init__(self, client: redis.asyncio.Redis, coordinator: str, inboxes: tuple[str, ...]) -> None:
+        self._client = client
+        self._coordinator = coordinator
+        self._inboxes = inboxes
+
+    async def ring(self) -> bool:
+        """Waits up to a second; True if an entry arrived. Raises StateUnavailable."""
+        try:
+            streams: dict[Any, Any] = dict.fromkeys(self._inboxes, ">")
+            rows = await self._client.xreadgroup(
+                keys.GROUP, self._coordinator, streams, count=100, block=BLOCK_MS, noack=True
+            )
+            return any(True for _ in stream_rows(rows))
+        except redis.exceptions.ResponseError as error:
+            if not str(error).startswith("NOGROUP"):
+                raise StateUnavailable(f"cannot read the inbox: {error}") from error
+            await self._make_groups()
+            return True
+        except (redis.exceptions.RedisError, OSError) as error:
+            raise StateUnavailable(f"cannot read the inbox: {error}") from error
+
+    async def _make_groups(self) -> None:
+        for inbox in self._inboxes:
+            try:
+                await self._client.xgroup_create(inbox, keys.GROUP, id="$", mkstream=True)
+            except redis.exceptions.ResponseError as error:
+                if not str(error).startswith("BUSYGROUP"):
+                    raise StateUnavailable(f"cannot read the inbox {inbox}: {error}") from error
+
+
+class Hints:
+    """The process's hint stream."""
+
+    def __init__(self, client: redis.asyncio.Redis, coordinator: str) -> None:
+        self._client = client
+        self._key = keys.hints(coordinator)
+        self._last = "0"
+
+    async def read(self) -> list[dict[str, str]]:
+        """Waits up to a second for hints. Raises StateUnavailable."""
+        try:
+            rows = await self._client.xread({self._key: self._last}, count=1000, block=BLOCK_MS)
+        except (redis.exceptions.RedisError, OSError) as error:
+            raise StateUnavailable(f"cannot read hints: {error}") from error
+        found = []
+        for entry_id, fields in stream_rows(rows):
+            self._last = entry_id
+            found.append(fields)
+        return found

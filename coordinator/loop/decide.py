@@ -1,0 +1,154 @@
+"""What a ReAct run does next, decided from its fold alone. Pure: after a crash it decides the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Literal
+
+from shared.entries import Assistant, Node
+from shared.fold import RunFold
+from shared.llm.model import Finish
+from shared.messages import Budget
+from shared.settings import BudgetSettings
+
+MOST_CONTINUATIONS = 3
+MOST_BROKEN = 3
+FORCED = ("budget_steps", "budget_seconds", "budget_tokens", "budget_dollars", "broken_calls", "empty_answers")
+"""Reasons of nudges after which the model gets one last call without tools."""
+
+
+@dataclass(frozen=True)
+class CallModel:
+    """Ask the model; `forced`: without tools, for a last answer."""
+
+    forced: bool = False
+
+
+@dataclass(frozen=True)
+class Collect:
+    """Bring the results of these nodes home."""
+
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Tell:
+    """Say something to the model first."""
+
+    reason: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The run is over."""
+
+    finish_reason: str
+    answer: str
+    state: Literal["ended", "failed"] = "ended"
+
+
+Action = CallModel | Collect | Tell | Finished
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The bounds in force; zero tokens or dollars mean none."""
+
+    steps: int
+    seconds: float
+    tokens: int
+    dollars: Decimal
+
+    @classmethod
+    def of(cls, default: BudgetSettings, wanted: Budget) -> Limits:
+        """The run's own wishes above the defaults; a wish never raises a default bound of money or tokens."""
+        tokens = min(filter(None, (wanted.tokens, default.tokens)), default=0)
+        dollars = min(filter(None, (wanted.dollars, default.dollars)), default=0.0)
+        return cls(
+            wanted.steps or default.steps, wanted.seconds or default.seconds, tokens, Decimal(str(dollars))
+        )
+
+
+def spent(run: RunFold, limits: Limits, age_s: float) -> str:
+    """Which budget is used up, as a finish reason; empty if none."""
+    if run.steps >= limits.steps:
+        return "budget_steps"
+    if age_s >= limits.seconds:
+        return "budget_seconds"
+    if limits.tokens and run.usage.total >= limits.tokens:
+        return "budget_tokens"
+    if limits.dollars and run.cost is not None and run.cost >= limits.dollars:
+        return "budget_dollars"
+    return ""
+
+
+BUDGET_TEXT = (
+    "The budget of this run is used up ({reason}). Tools can no longer be called. Give the best answer now from "
+    "what is known, and say what could not be done."
+)
+CONTINUE_TEXT = "Your answer was cut off by the output limit. Continue exactly where it stopped, without repeating."
+EMPTY_TEXT = "Your last message was empty. Answer the user, or call a tool."
+
+
+def decide(run: RunFold, limits: Limits, age_s: float) -> Action:
+    """The next action. `age_s`: seconds since the run started."""
+    if run.open_nodes:
+        return Collect(tuple(run.open_nodes))
+    forced = _forced(run)
+    if run.last == Assistant.T:
+        return _after_answer(run, forced)
+    if forced:
+        return CallModel(forced=True)
+    if reason := spent(run, limits, age_s):
+        return Tell(reason, BUDGET_TEXT.format(reason=reason.removeprefix("budget_")))
+    if _broken_in_a_row(run) >= MOST_BROKEN:
+        return Tell("broken_calls", "Your tool calls keep arriving incomplete. Answer without tools now.")
+    return CallModel()
+
+
+def _forced(run: RunFold) -> str:
+    return next((n.reason for n in reversed(run.nudges) if n.reason in FORCED), "")
+
+
+def _after_answer(run: RunFold, forced: str) -> Action:
+    last = run.assistants[-1]
+    if last.finish is Finish.CONTENT_FILTER:
+        return Finished("content_filter", answer_text(run), "failed")
+    cut = last.finish is Finish.LENGTH
+    if cut and _continuations(run) < MOST_CONTINUATIONS:
+        return Tell("continue", CONTINUE_TEXT)
+    answer = answer_text(run)
+    if not answer.strip() and not cut:
+        if forced:
+            return Finished(forced, "", "failed")
+        if any(n.reason == "empty" for n in run.nudges):
+            return Tell("empty_answers", BUDGET_TEXT.format(reason="empty answers"))
+        return Tell("empty", EMPTY_TEXT)
+    return Finished(forced or ("length" if cut else "stop"), answer)
+
+
+def _continuations(run: RunFold) -> int:
+    return sum(n.reason == "continue" for n in run.nudges)
+
+
+def _broken_in_a_row(run: RunFold) -> int:
+    count = 0
+    for nudge in reversed(run.nudges):
+        if nudge.reason != "broken_call":
+            break
+        count += 1
+    return count
+
+
+def answer_text(run: RunFold) -> str:
+    """The answer: the text of the last assistant message, with the pieces that it continues in front."""
+    parts: list[str] = []
+    for assistant in reversed(run.assistants):
+        if parts and assistant.finish is not Finish.LENGTH:
+            break
+        if assistant.message.calls:
+            break
+        parts.append(assistant.message.text)
+    return "".join(reversed(parts))

@@ -1,0 +1,111 @@
+"""How a run ends: its last entry, event, reply, row in SQL, and what follows it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Literal
+
+from coordinator.handle import Handle
+from coordinator.loop.services import LoopServices
+from shared.contract import NodeState
+from shared.entries import RunEnded
+from shared.errors import CapatazError, OperatorError
+from shared.ids import run_id
+from shared.llm.errors import LlmError
+from shared.messages import ErrorInfo, QueuedMessage, Reply
+from shared.state.changes import Change
+
+LEARN_WORKFLOW = "learn"
+NO_LESSON = ("cancelled", "lost")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    state: Literal["ended", "failed", "cancelled"]
+    finish_reason: str
+    answer: str = ""
+    error: ErrorInfo | None = None
+
+
+def failed(error: CapatazError) -> Outcome:
+    """A run that an error ended."""
+    retry_after = error.retry_after if isinstance(error, LlmError) else None
+    info = ErrorInfo(code=error.code, message=error.message, hint=error.hint, retry_after=retry_after)
+    return Outcome("failed", "error", error=info)
+
+
+def cancelled(why: str) -> Outcome:
+    """A run that was asked to end."""
+    return Outcome("cancelled", "cancelled", error=ErrorInfo(code="cancelled", message=why))
+
+
+def defect() -> Outcome:
+    """A run that a fault of ours ended."""
+    text = "the run was ended by an internal fault; the operator's log has the details"
+    return Outcome("failed", "error", error=ErrorInfo(code="internal", message=text))
+
+
+async def end_run(handle: Handle, services: LoopServices, outcome: Outcome, change: Change | None = None) -> bool:
+    """Ends the run with one script. False if mail arrived that must be read first; never so for forced ends."""
+    run, message = handle.run, handle.message
+    seconds = round(time.time() - run.started_ms / 1000, 3)
+    cost = None if run.cost is None else format(run.cost.normalize(), "f")
+    model = f"{run.assistants[-1].provider}/{run.assistants[-1].model}" if run.assistants else ""
+    change = change or Change()
+    entry = RunEnded(
+        state=outcome.state,
+        finish_reason=outcome.finish_reason,
+        answer=outcome.answer,
+        usage=run.usage,
+        cost=cost,
+        steps=run.steps,
+        seconds=seconds,
+        error=outcome.error,
+    )
+    change.entries.append(entry)
+    reply = Reply(
+        ok=outcome.state == "ended",
+        id=message.id,
+        run=handle.lease.run,
+        session=handle.lease.session,
+        answer=outcome.answer,
+        finish_reason=outcome.finish_reason,
+        usage=run.usage.model_dump(mode="json"),
+        cost=cost,
+        seconds=seconds,
+        model=model,
+        error=outcome.error,
+    )
+    kind = "run.finished" if reply.ok else "run.failed"
+    change.event(kind, **reply.model_dump(mode="json", exclude_none=True), steps=run.steps, nodes=len(run.nodes))
+    follow_up = lesson(handle, services, outcome)
+    return await handle.finish(change, reply, follow_up=follow_up, force=outcome.state != "ended")
+
+
+def lesson(handle: Handle, services: LoopServices, outcome: Outcome) -> QueuedMessage | None:
+    """The message that lets the learner look at this run, if there is something to learn from."""
+    settings, message = services.settings, handle.message
+    if not settings.playbook.enabled or message.kind != "message" or outcome.state in NO_LESSON:
+        return None
+    if services.directory.workflow(LEARN_WORKFLOW) is None:
+        return None
+    ran = any(r.state not in (NodeState.REFUSED, NodeState.CANCELLED) for r in handle.run.results.values())
+    if not ran:
+        return None
+    return QueuedMessage(
+        run=run_id(),
+        principal=message.principal,
+        session=f"learn.{message.principal}"[:128],
+        received_ms=int(time.time() * 1000),
+        kind="workflow",
+        workflow=LEARN_WORKFLOW,
+        params={"run": handle.lease.run, "session": handle.lease.session},
+    )
+
+
+def explain(error: Exception) -> Outcome:
+    """The outcome for an error that reached the top of a run."""
+    return failed(error) if isinstance(error, OperatorError | CapatazError) else defect()

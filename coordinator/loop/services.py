@@ -1,0 +1,37 @@
+"""What every run of this process shares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+
+from coordinator.context.agent import Agents
+from coordinator.context.tools import ToolChooser
+from coordinator.dispatch.directory import Directory
+from coordinator.dispatch.publisher import Publisher
+from shared.artifacts import ArtifactStore
+from shared.llm.client import ModelClient
+from shared.llm.model import Usage
+from shared.models import Choice, Tiers
+from shared.settings import Settings
+from shared.sql.engine import Database
+from shared.state.session import SessionState
+
+
+@dataclass(frozen=True)
+class LoopServices:
+    """Shared by all runs; all of it belongs to the process."""
+
+    settings: Settings
+    session_state: SessionState
+    directory: Directory
+    publisher: Publisher
+    agents: Agents
+    chooser: ToolChooser
+    models: ModelClient
+    tiers: Tiers
+    price: Callable[[Choice, Usage], Decimal | None]
+    database: Database
+    artifacts: ArtifactStore
+    epoch: str

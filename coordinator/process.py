@@ -1,0 +1,230 @@
+"""One coordinator process: heartbeat, readers, sweeps, and the runs that it works on, on one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from decimal import Decimal
+from functools import partial
+
+import structlog
+
+from coordinator.archive import Archiver
+from coordinator.context.agent import Agents
+from coordinator.context.tools import ToolChooser
+from coordinator.dispatch.directory import Directory
+from coordinator.dispatch.publisher import Publisher
+from coordinator.intake import Alarm, Hints, Intake
+from coordinator.loop.services import LoopServices
+from coordinator.supervision import Supervision
+from shared.artifacts import SqlArtifacts
+from shared.broker import make_app
+from shared.encoder import PackagedEncoder
+from shared.errors import ArchiveUnavailable, CapatazError, ConfigError, StateUnavailable
+from shared.ids import process_id
+from shared.keyring import load_key
+from shared.llm.client import ModelClient, Timeouts
+from shared.llm.model import Usage
+from shared.llm.pricing import PriceTable, load_prices
+from shared.models import Choice, Tiers
+from shared.settings import Settings
+from shared.signing import key_id
+from shared.sql import runs as sql_runs
+from shared.sql.engine import Database
+from shared.state.connection import connect, connect_sync
+from shared.state.heartbeat import Heartbeat
+from shared.state.nodes import beat_coordinator, forget_coordinator
+from shared.state.pipeline import Pipeliner
+from shared.state.runs import RunState
+from shared.state.session import SessionState
+
+log = structlog.get_logger(__name__)
+
+SWEEP_S = 1.0
+PAUSE_S = 0.5
+
+
+class Coordinator:
+    """Starts, works until `stop` is set, ends in order."""
+
+    def __init__(self, settings: Settings) -> None:
+        if not settings.redis.url:
+            raise ConfigError("no state Redis is configured", hint="set REDIS_URL, or start with `capataz up`")
+        self.settings = settings
+        self.id = process_id("coordinator")
+        self._key = load_key(settings.data.dir)
+        self._tiers = Tiers(settings.models)
+        self._tiers.chain("default")
+        self._redis = connect(settings.redis.url)
+        self._blocking = connect(settings.redis.url, blocking=True, connections=4)
+        self._pipeline = Pipeliner(self._redis)
+        self._state = RunState(self._pipeline, self.id, settings.limits)
+        self._database = Database(settings.sql_url)
+        self._stopping = asyncio.Event()
+        self._room = asyncio.Event()
+        self._connected_since = 0.0
+        self._state_ok = True
+
+    async def run(self) -> None:
+        """Works until `request_stop`."""
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self._database.migrate)
+        client = connect_sync(self.settings.redis.url)
+        ttl = self.settings.coordinator.lease_ttl_s
+        heartbeat = Heartbeat(
+            partial(beat_coordinator, client, self.id, ttl), partial(forget_coordinator, client, self.id), ttl
+        )
+        await heartbeat.start()
+        self._connected_since = time.monotonic()
+        await self._build()
+        jobs = [
+            asyncio.create_task(self._forever(job), name=job.__name__)
+            for job in (self._alarm_once, self._hints_once, self._sweep_once, self._claim_once, self._archive_once)
+        ]
+        log.info("coordinator ready", coordinator=self.id)
+        await self._stopping.wait()
+        for job in jobs:
+            job.cancel()
+        await asyncio.gather(*jobs, return_exceptions=True)
+        await self._runs.stop(self.settings.coordinator.stop_grace_s)
+        await heartbeat.stop()
+        await self._close()
+        log.info("coordinator stopped", coordinator=self.id)
+
+    def request_stop(self) -> None:
+        """Ends `run` soon; runs are handed over."""
+        self._stopping.set()
+
+    async def _build(self) -> None:
+        settings = self.settings
+        session_state = SessionState(self._pipeline, settings.limits)
+        epoch = await self._state.epoch()
+        await self._close_lost(epoch)
+        self._directory = Directory(session_state, key_id(self._key))
+        await self._directory.refresh()
+        self._publisher = Publisher(
+            make_app(settings), self._key, settings.coordinator.batch, self._directory.workers_of
+        )
+        encoder = PackagedEncoder() if settings.routing.encoder == "packaged" else None
+        artifacts = SqlArtifacts(self._database)
+        agents = Agents(settings.coordinator.agents_dir)
+        self._chooser = ToolChooser(self._directory, encoder, settings.data.dir, settings.routing.max_tools)
+        self._models = ModelClient(timeouts=Timeouts.of(settings.models))
+        services = LoopServices(
+            settings=settings,
+            session_state=session_state,
+            directory=self._directory,
+            publisher=self._publisher,
+            agents=agents,
+            chooser=self._chooser,
+            models=self._models,
+            tiers=self._tiers,
+            price=partial(_price, load_prices(settings.models.prices)),
+            database=self._database,
+            artifacts=artifacts,
+            epoch=epoch,
+        )
+        self._runs = Supervision(self._state, services, self._pipeline)
+        self._intake = Intake(self._state, settings, agents, artifacts)
+        self._alarm = Alarm(self._blocking, self.id, self._intake.inboxes)
+        self._hints = Hints(self._blocking, self.id)
+        self._archiver = Archiver(self._state, self._database, epoch)
+
+    async def _close_lost(self, epoch: str) -> None:
+        """Runs of another epoch that never ended died with the state that held them."""
+        now_ms = int(time.time() * 1000)
+        found = await self._database.run(lambda conn: sql_runs.running_runs(conn, not_epoch=epoch))
+        ids = [run.id for run in found]
+        lost = await self._database.run(lambda conn: sql_runs.close_lost(conn, ids, now_ms=now_ms))
+        if lost:
+            log.error("the state was lost; runs that were under way are closed as lost", runs=lost)
+
+    async def _forever(self, job: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await job()
+                if not self._state_ok:
+                    self._state_ok = True
+                    self._connected_since = time.monotonic()
+                    self._runs.hint_all()
+                    log.info("the state Redis answers again")
+            except StateUnavailable as error:
+                if self._state_ok:
+                    self._state_ok = False
+                    log.error("the state Redis is away", error=str(error))
+                await asyncio.sleep(PAUSE_S)
+            except CapatazError as error:
+                log.error("background job failed", job=job.__name__, error=str(error))
+                await asyncio.sleep(PAUSE_S)
+
+    async def _alarm_once(self) -> None:
+        if await self._alarm.ring() and await self._intake.work():
+            self._room.set()
+
+    async def _hints_once(self) -> None:
+        for hint in await self._hints.read():
+            if hint["kind"] == "runnable":
+                self._room.set()
+            else:
+                self._runs.hint(hint["kind"], hint["run"])
+
+    async def _sweep_once(self) -> None:
+        """Once a second: what no hint announced."""
+        await asyncio.sleep(SWEEP_S)
+        await self._directory.refresh()
+        await self._intake.work()
+        for run in await self._state.with_mail(self._runs.runs):
+            self._runs.hint("mail", run)
+        await self._adopt()
+        self._room.set()
+
+    async def _adopt(self) -> None:
+        """Takes over runs that were given back, our own that we lost sight of, and those whose owner is gone.
+
+        After Redis was away nobody's heartbeat counts as missing before everybody had time to renew it.
+        """
+        settled = time.monotonic() - self._connected_since >= self.settings.coordinator.lease_ttl_s
+        for run in sorted(await self._state.active_runs() - self._runs.runs):
+            if len(self._runs) >= self.settings.coordinator.max_runs:
+                return
+            if run in self._runs.runs or (lease := await self._state.take_over(run, dead_owners=settled)) is None:
+                continue
+            log.info("run taken over", run=run)
+            self._runs.start(lease)
+
+    async def _claim_once(self) -> None:
+        """Starts runs while there is room and something is runnable."""
+        await self._room.wait()
+        self._room.clear()
+        while (room := self.settings.coordinator.max_runs - len(self._runs)) > 0:
+            claimed = await self._state.claim(min(room, 50))
+            for lease, _ in claimed:
+                self._runs.start(lease)
+            if len(claimed) < min(room, 50):
+                return
+
+    async def _archive_once(self) -> None:
+        await self._runs.ended.wait()
+        self._runs.ended.clear()
+        self._room.set()
+        try:
+            await self._archiver.work()
+        except ArchiveUnavailable as error:
+            log.error("archive copy postponed", error=str(error))
+
+    async def _close(self) -> None:
+        with suppress(ArchiveUnavailable, StateUnavailable):
+            await self._archiver.work()
+        self._publisher.close()
+        self._chooser.close()
+        await self._models.aclose()
+        await self._pipeline.aclose()
+        await self._redis.aclose()
+        await self._blocking.aclose()
+        self._database.close()
+
+
+def _price(table: PriceTable, choice: Choice, usage: Usage) -> Decimal | None:
+    return table.cost(choice.provider.name, choice.model, usage)

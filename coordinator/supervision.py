@@ -1,0 +1,143 @@
+"""Starts runs, takes runs over, gives runs back: the life of a run in this process, around its loop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import structlog
+
+from coordinator.events import EventWriter
+from coordinator.handle import Handle, RunCancelled
+from coordinator.loop.ending import Outcome, cancelled, defect, end_run, failed
+from coordinator.loop.react import ReactRun
+from coordinator.loop.services import LoopServices
+from coordinator.loop.workflow import WorkflowRun
+from shared.errors import CapatazError, LeaseLost, StateConflict, StateUnavailable
+from shared.fold import SessionFold
+from shared.sql import runs as sql_runs
+from shared.state.changes import Change
+from shared.state.pipeline import Pipeliner
+from shared.state.runs import Lease, RunState
+
+log = structlog.get_logger(__name__)
+
+
+class Supervision:
+    """All runs of this process by id."""
+
+    def __init__(self, state: RunState, services: LoopServices, pipeline: Pipeliner) -> None:
+        self._state = state
+        self._services = services
+        self._pipeline = pipeline
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._handles: dict[str, Handle] = {}
+        self.ended = asyncio.Event()
+        """Set whenever a run has ended here: there is room, and perhaps an archive copy due."""
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    @property
+    def runs(self) -> set[str]:
+        """Ids of runs that this process works on."""
+        return set(self._tasks)
+
+    def start(self, lease: Lease) -> None:
+        """Works on a claimed or taken over run from now on."""
+        task = asyncio.create_task(self._live(lease), name=f"run {lease.run}")
+        self._tasks[lease.run] = task
+        task.add_done_callback(lambda _: self._gone(lease.run))
+
+    def _gone(self, run: str) -> None:
+        self._tasks.pop(run, None)
+        self._handles.pop(run, None)
+        self.ended.set()
+
+    def hint(self, kind: str, run: str) -> None:
+        """Something of a run changed."""
+        if (handle := self._handles.get(run)) is not None:
+            if kind == "mail":
+                handle.mail.set()
+            else:
+                handle.nodes_changed.set()
+
+    def hint_all(self) -> None:
+        """Hints may have been missed: look everywhere."""
+        for handle in self._handles.values():
+            handle.mail.set()
+            handle.nodes_changed.set()
+
+    async def _live(self, lease: Lease) -> None:
+        try:
+            fold = SessionFold.of(await self._state.log(lease.session))
+            events = EventWriter(self._pipeline, lease.session, lease.run, self._services.settings.limits)
+            handle = Handle(lease, self._state, fold, events)
+            self._handles[lease.run] = handle
+            await self._work(handle)
+        except LeaseLost:
+            log.warning("run let go: its lease is gone", run=lease.run)
+        except (StateUnavailable, StateConflict) as error:
+            # The run stays where it is; the sweep finds it when the state is back.
+            log.warning("run let go for now", run=lease.run, error=str(error))
+
+    async def _work(self, handle: Handle) -> None:
+        while True:
+            outcome, change = await self._outcome(handle)
+            if await end_run(handle, self._services, outcome, change):
+                log.info("run ended", run=handle.lease.run, state=outcome.state, reason=outcome.finish_reason)
+                return
+            log.info("mail came at the end of a run; going on", run=handle.lease.run)
+
+    async def _outcome(self, handle: Handle) -> tuple[Outcome, Change | None]:
+        loop: ReactRun | WorkflowRun | None = None
+        try:
+            await self._record(handle)
+            workflow = handle.message.kind == "workflow"
+            loop = WorkflowRun(handle, self._services) if workflow else ReactRun(handle, self._services)
+            return await loop.run(), None
+        except RunCancelled as stop:
+            change = await loop.collector.cancel_all(stop.message) if loop else None
+            return cancelled(stop.message), change
+        except (LeaseLost, StateUnavailable, StateConflict):
+            raise
+        except CapatazError as error:
+            log.warning("run failed", run=handle.lease.run, error=str(error))
+            return failed(error), await self._abandon(loop, "the run failed")
+        except Exception:
+            log.exception("run failed by a fault of ours", run=handle.lease.run)
+            return defect(), await self._abandon(loop, "the run failed")
+
+    async def _abandon(self, loop: ReactRun | WorkflowRun | None, why: str) -> Change | None:
+        return await loop.collector.cancel_all(why) if loop else None
+
+    async def _record(self, handle: Handle) -> None:
+        """The run's row in SQL, before its first model call, so that a lost Redis cannot hide it."""
+        message, run = handle.message, handle.run
+        if run.steps:
+            return
+        row = sql_runs.Run(
+            id=handle.lease.run,
+            session=handle.lease.session,
+            principal=message.principal,
+            agent=message.agent,
+            epoch=self._services.epoch,
+            created_ms=message.received_ms,
+            started_ms=run.started_ms or int(time.time() * 1000),
+            question=message.text[:2000] or f"[workflow {message.workflow}]",
+        )
+        await self._services.database.run(lambda conn: sql_runs.start_run(conn, row))
+
+    async def stop(self, grace_s: float) -> None:
+        """Ends the local work on all runs and gives their leases back, so that others go on at once."""
+        leases = [h.lease for h in self._handles.values()]
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=grace_s)
+        for lease in leases:
+            try:
+                await self._state.release(lease)
+            except StateUnavailable as error:
+                log.warning("lease stays until it expires", run=lease.run, error=str(error))

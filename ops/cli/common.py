@@ -1,0 +1,109 @@
+"""What all commands share: exit codes, finding the running system, output."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from shared.client import Client
+    from shared.settings import Settings
+
+
+class Exit(IntEnum):
+    """Exit codes of all commands."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    UNREACHABLE = 3
+
+
+@dataclass(frozen=True)
+class Target:
+    """The system that commands talk to. `origin` says how it was found."""
+
+    redis_url: str
+    origin: str
+
+
+def fail(message: str, code: Exit = Exit.FAILED) -> NoReturn:
+    """Says why on standard error and exits."""
+    typer.echo(f"capataz: {message}", err=True)
+    raise typer.Exit(int(code))
+
+
+@contextmanager
+def errors() -> Iterator[None]:
+    """Turns our errors into a message and an exit code: 3 for what cannot be reached, 2 for wrong input."""
+    from shared.errors import CapatazError, ConfigError, OperatorError, UserError
+
+    try:
+        yield
+    except (ConfigError, UserError) as error:
+        fail(str(error), Exit.USAGE)
+    except OperatorError as error:
+        fail(str(error), Exit.FAILED if error.code == "already_running" else Exit.UNREACHABLE)
+    except CapatazError as error:
+        fail(str(error))
+
+
+def target(settings: Settings) -> Target:
+    """The system in question: REDIS_URL, else the one that `capataz up` runs on the data folder.
+
+    Raises OperatorError when there is neither.
+    """
+    from ops.supervisor import run_file
+    from shared.errors import OperatorError
+
+    if settings.redis.url:
+        return Target(settings.redis.url, "REDIS_URL")
+    data = settings.data.dir.absolute()
+    if (info := run_file.read(data)) is not None:
+        return Target(info.redis_url, f"{data}/run.json")
+    raise OperatorError(f"no system runs on {data}", hint="start one with `capataz up`, or set REDIS_URL")
+
+
+@contextmanager
+def client() -> Iterator[Client]:
+    """A client of the running system, which answers. Errors become exit codes."""
+    with errors():
+        from shared.client import Client
+        from shared.settings import load
+
+        found = Client.connect(target(load()).redis_url)
+        try:
+            found.ping()
+            yield found
+        finally:
+            found.close()
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on standard output."""
+    typer.echo(json.dumps(value, ensure_ascii=False, indent=2, default=str))
+
+
+def clean(text: str) -> str:
+    """`text` without control characters, which models and tools could use to rewrite a terminal."""
+    return "".join(char if char in "\n\t" or (char.isprintable() or char == " ") else "�" for char in text)
+
+
+def table(head: list[str], rows: list[list[str]]) -> None:
+    """Aligned columns; the last one is cut to the terminal's width."""
+    import shutil
+
+    if not rows:
+        return
+    widths = [max(len(line[i]) for line in [head, *rows]) for i in range(len(head))]
+    room = shutil.get_terminal_size((120, 24)).columns if sys.stdout.isatty() else 10_000
+    for line in [head, *rows]:
+        text = "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        typer.echo(text if len(text) <= room else text[: room - 1] + "…")

@@ -1,0 +1,78 @@
+"""The entry point of `capataz`. Commands import what they need when they run, so that `--help` is quick."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import metadata
+from typing import Annotated
+
+import typer
+
+from ops.cli import demo, lists, system, talk
+
+app = typer.Typer(
+    name="capataz",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="A distributed, durable system for AI agents. Exit codes: 0 ok, 1 failed, 2 usage, 3 system not reachable.",
+)
+route = typer.Typer(no_args_is_help=True, help="Tool routing.")
+
+app.command()(system.up)
+app.command()(system.down)
+app.command()(talk.ask)
+app.command()(talk.cancel)
+app.command()(lists.tools)
+app.command()(lists.runs)
+app.command()(system.doctor)
+app.command()(demo.demo)
+app.add_typer(lists.workflow, name="workflow")
+app.add_typer(lists.playbook, name="playbook")
+app.add_typer(route, name="route")
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    typer.echo(installed_version())
+
+
+def installed_version() -> str:
+    """Our version; of a checkout that is not installed, that it is none."""
+    try:
+        return metadata.version("capataz")
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+@route.command("eval", context_settings={"ignore_unknown_options": True})
+def route_eval(
+    args: Annotated[
+        list[str] | None, typer.Argument(help="Labelled JSONL files and options of the evaluation.")
+    ] = None,
+) -> None:
+    """Measure routing on labelled files."""
+    import os
+
+    from ops.supervisor import plan
+
+    done = subprocess.run(
+        [*plan.python("coordinator.routing"), *(args or [])],
+        env={**os.environ, **plan.import_path(os.environ)},
+        check=False,
+    )
+    raise typer.Exit(done.returncode)
+
+
+def main() -> None:
+    """The console script."""
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Shows a run's events as they come."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ops.cli.common import clean
+from shared.contract import NodeState
+from shared.entries import Event
+
+_MARKS = {NodeState.DONE: "✓", NodeState.SKIPPED: "·", NodeState.CANCELLED: "·", NodeState.OUTCOME_UNKNOWN: "?"}
+_MAX_ARGS = 100
+
+
+@dataclass
+class EventPrinter:
+    """Prints thinking dim, nodes one line a change, and the text as it streams.
+
+    `write` gets pieces of text without added line ends; `colour` allows terminal codes.
+    """
+
+    write: Callable[[str], None]
+    colour: bool = False
+    nodes: dict[str, str] = field(default_factory=dict)
+    """Terminal states of nodes by id."""
+    workers: set[str] = field(default_factory=set)
+    """Workers that ended nodes."""
+    streamed: str = ""
+    """The text of the present step."""
+    _column: int = 0
+    _mode: str = ""
+
+    def show(self, event: Event) -> None:
+        """Prints one event. Types that it does not know are left out."""
+        handler = getattr(self, "_on_" + event.type.replace(".", "_"), None)
+        if handler is not None:
+            handler(event.data)
+
+    def line(self, text: str, *, dim: bool = False) -> None:
+        """A line of its own."""
+        self._switch("")
+        self._put(f"{clean(text)}\n", dim=dim)
+
+    def _on_text_delta(self, data: dict[str, Any]) -> None:
+        self._switch("text")
+        self.streamed += str(data.get("text", ""))
+        self._put(clean(str(data.get("text", ""))))
+
+    def _on_thinking_delta(self, data: dict[str, Any]) -> None:
+        self._switch("thinking")
+        self._put(clean(str(data.get("text", ""))), dim=True)
+
+    def _on_step_started(self, data: dict[str, Any]) -> None:
+        self.streamed = ""
+
+    def _on_step_restarted(self, data: dict[str, Any]) -> None:
+        self.streamed = ""
+        self.line(f"(the model's stream broke, the step begins again: {data.get('reason', 'retry')})", dim=True)
+
+    def _on_routed(self, data: dict[str, Any]) -> None:
+        groups = ", ".join(map(str, data.get("groups") or ())) or "none"
+        self.line(f"tools: {groups} ({data.get('layer', '?')})", dim=True)
+
+    def _on_node_planned(self, data: dict[str, Any]) -> None:
+        args = data.get("args")
+        text = json.dumps(args, ensure_ascii=False) if args else ""
+        cut = text if len(text) <= _MAX_ARGS else text[: _MAX_ARGS - 1] + "…"
+        self.line(f"  → {data.get('tool', '?')} {cut}".rstrip())
+
+    def _on_node_progress(self, data: dict[str, Any]) -> None:
+        self.line(f"    {data.get('text', '')}", dim=True)
+
+    def _on_node_finished(self, data: dict[str, Any]) -> None:
+        state = str(data.get("state", "?"))
+        self.nodes[str(data.get("node", len(self.nodes)))] = state
+        if worker := data.get("worker"):
+            self.workers.add(str(worker))
+        took = _seconds(data.get("started_ms"), data.get("ended_ms"))
+        mark = _MARKS.get(NodeState(state), "✗") if state in set(NodeState) else "?"
+        detail = "" if state == NodeState.DONE else f" {state}: {_error_text(data)}"
+        where = f"  on {worker}" if worker else ""
+        self.line(f"  {mark} {data.get('tool', '?')}{detail}{took}{where}")
+
+    def _on_notice(self, data: dict[str, Any]) -> None:
+        self.line(f"! {data.get('text') or data.get('code', '')}", dim=True)
+
+    def _on_approval_requested(self, data: dict[str, Any]) -> None:
+        self.line(f"? {data.get('tool', 'a tool')} waits for approval (node {data.get('node', '?')})")
+
+    def _on_question_asked(self, data: dict[str, Any]) -> None:
+        self.line(f"? {data.get('text', '')}")
+
+    def _switch(self, mode: str) -> None:
+        """Begins a new line when another kind of text begins."""
+        if mode != self._mode and self._column:
+            self._put("\n")
+        self._mode = mode
+
+    def _put(self, text: str, *, dim: bool = False) -> None:
+        if not text:
+            return
+        self._column = len(text) - text.rfind("\n") - 1 if "\n" in text else self._column + len(text)
+        self.write(f"\x1b[2m{text}\x1b[0m" if dim and self.colour else text)
+
+
+def _seconds(started: object, ended: object) -> str:
+    if isinstance(started, int) and isinstance(ended, int) and 0 < started <= ended:
+        return f" {(ended - started) / 1000:.2f} s"
+    return ""
+
+
+def _error_text(data: dict[str, Any]) -> str:
+    error = data.get("error")
+    return str(error.get("message", "")) if isinstance(error, dict) else str(data.get("text", ""))

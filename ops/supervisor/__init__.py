@@ -1,0 +1,1 @@
+"""Starts and keeps up a whole system on one machine."""

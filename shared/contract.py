@@ -1,0 +1,208 @@
+"""The contract between coordinator and workers: frozen, versioned values that travel as JSON.
+
+`names.py` holds the queue and task names that go with it. A reader ignores fields that it does not know, so
+that a newer process may add some; a change of meaning raises `VERSION`, and a reader refuses what is newer.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+VERSION = 1
+
+
+class Value(BaseModel):
+    """Base of values that our own processes exchange: immutable, unknown fields ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Effect(StrEnum):
+    """What running a tool does to the world, which decides who may repeat it.
+
+    `read` has no effect. `idempotent` is safe to repeat, also concurrently. `write` is neither: it is never
+    run a second time by itself.
+    """
+
+    READ = "read"
+    IDEMPOTENT = "idempotent"
+    WRITE = "write"
+
+
+class NodeState(StrEnum):
+    """The states of a node. All but `planned` and `running` are terminal; the first terminal one wins."""
+
+    PLANNED = "planned"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    DENIED = "denied"
+    TIMED_OUT = "timed_out"
+    CANCELLED = "cancelled"
+    SKIPPED = "skipped"
+    REFUSED = "refused"
+    OUTCOME_UNKNOWN = "outcome_unknown"
+
+    @property
+    def terminal(self) -> bool:
+        """True for a state that a node never leaves."""
+        return self not in (NodeState.PLANNED, NodeState.RUNNING)
+
+
+class ToolSpec(Value):
+    """A tool as workers publish it and models see it.
+
+    `parameters` is a JSON Schema object. `timeout_s` bounds one call. `keywords` and `examples` map a language
+    (`es`, `en`) to words and sentences for routing.
+    """
+
+    name: str
+    group: str
+    description: str
+    parameters: dict[str, Any]
+    effect: Effect
+    timeout_s: float = 30.0
+    queue: str = "tools"
+    keywords: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    examples: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    always: bool = False
+    """Offered in every turn, whatever routing says (`find_tools`, `read_artifact`)."""
+
+
+class GroupSpec(Value):
+    """A group of tools: what routing chooses among."""
+
+    name: str
+    title: str
+    keywords: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    examples: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+
+
+class StepSpec(Value):
+    """One step of a workflow.
+
+    kind `code`: a function of the workflow, run as a node on the `workflows` queue with the outputs of the
+    steps it needs. kind `tool`: a catalogue tool with fixed `args`. kind `model`: one model call that sees only
+    `prompt`, in which `{step}` stands for the output of a needed step, and never chooses the flow.
+    """
+
+    id: str
+    kind: Literal["code", "tool", "model"]
+    needs: tuple[str, ...] = ()
+    tool: str = ""
+    args: dict[str, Any] = Field(default_factory=dict)
+    prompt: str = ""
+    tier: str = "fast"
+    effect: Effect = Effect.READ
+    timeout_s: float = 60.0
+    queue: str = "workflows"
+
+
+class WorkflowSpec(Value):
+    """A deterministic workflow: a graph that code wrote beforehand.
+
+    `result` names the step whose output is the answer of the run. `cron` (with `timezone`) is its default
+    schedule, empty for none. `hidden` workflows are the system's own and leave no message in a session.
+    """
+
+    name: str
+    title: str
+    steps: tuple[StepSpec, ...]
+    result: str
+    cron: str = ""
+    timezone: str = "UTC"
+    hidden: bool = False
+
+
+class Catalogue(Value):
+    """Everything a worker offers. Workers publish it under its digest."""
+
+    v: int = VERSION
+    tools: tuple[ToolSpec, ...] = ()
+    groups: tuple[GroupSpec, ...] = ()
+    workflows: tuple[WorkflowSpec, ...] = ()
+    missing: dict[str, str] = Field(default_factory=dict)
+    """Tool name -> what is missing for it to be offered."""
+
+
+class WorkerInfo(Value):
+    """A worker's heartbeat value. `key_id` identifies its signing key, `slots` how many nodes it runs at once."""
+
+    v: int = VERSION
+    id: str
+    nonce: str
+    catalogue: str
+    queues: tuple[str, ...]
+    slots: int
+    key_id: str
+    host: str
+    pid: int
+    started_ms: int
+
+
+class NodeOrder(Value):
+    """One node as it is sent to a worker.
+
+    `args_hash` is the ledger's fingerprint of (tool, args); `not_after_ms` (Unix milliseconds) is the node's
+    deadline, also for starting. `signature` is an HMAC over all other fields.
+    """
+
+    v: int = VERSION
+    run: str
+    session: str
+    principal: str
+    node: str
+    tool: str
+    args: dict[str, Any]
+    args_hash: str
+    effect: Effect
+    not_after_ms: int
+    timeout_s: float
+    trusted_session: bool = False
+    signature: str = ""
+
+
+class Batch(Value):
+    """What one Celery message carries: nodes that became ready at the same moment."""
+
+    v: int = VERSION
+    nodes: tuple[NodeOrder, ...]
+
+
+class NodeError(Value):
+    """Why a node did not end as done. `may_have_had_effect` says whether a repeat could do it twice."""
+
+    code: str
+    message: str
+    hint: str = ""
+    may_have_had_effect: bool = False
+
+
+class NodeResult(Value):
+    """The end of a node.
+
+    `text` goes to the model. `value` is what references and code see (JSON, types kept); it is None and
+    `artifact` is set when it was too large to travel.
+    """
+
+    v: int = VERSION
+    state: NodeState
+    text: str = ""
+    value: JsonValue = None
+    artifact: str | None = None
+    error: NodeError | None = None
+    worker: str = ""
+    queued_ms: int = 0
+    started_ms: int = 0
+    ended_ms: int = 0
+
+
+class Hint(Value):
+    """A wake-up for a coordinator: something of `run` changed; read the truth from the ledger or the mailbox."""
+
+    kind: Literal["node", "mail", "runnable", "child"]
+    run: str
+    node: str = ""

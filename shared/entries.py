@@ -1,0 +1,183 @@
+"""The entries of a session's log, and the events that people see. Frozen, versioned values. Pure.
+
+A stream entry has the fields `t` (type), `v` (version), `run` and `d` (JSON of one of these values).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, JsonValue
+
+from shared.contract import Effect, NodeResult, Value
+from shared.llm.model import Finish, Usage
+from shared.llm.model import Message as ModelMessage
+from shared.messages import ErrorInfo, QueuedMessage
+
+
+class LogValue(Value):
+    """Base of log entries; `T` is their type on the wire."""
+
+    T: ClassVar[str]
+
+
+class UserMessage(QueuedMessage):
+    """The message that opened a run; written by the script that claims the run."""
+
+    T: ClassVar[str] = "user.message"
+
+
+class Context(LogValue):
+    """The changing tail that was shown with the message before it: date, facts, bullets. Part of history for good."""
+
+    T: ClassVar[str] = "context"
+    text: str
+
+
+class Assistant(LogValue):
+    """A whole assistant message: text, thinking, calls (whose ids are node ids), usage."""
+
+    T: ClassVar[str] = "assistant.message"
+    step: int
+    attempt: int
+    message: ModelMessage
+    finish: Finish
+    raw_finish: str = ""
+    usage: Usage = Usage()
+    provider: str = ""
+    model: str = ""
+    cost: str | None = None
+
+
+class Node(LogValue):
+    """One node of the graph as planned. `call` is False for nodes that no model asked for (workflow steps)."""
+
+    T: ClassVar[str] = "node.planned"
+    node: str
+    step: int
+    position: int
+    tool: str
+    args: dict[str, Any] = Field(default_factory=dict)
+    args_hash: str = ""
+    effect: Effect = Effect.READ
+    queue: str = ""
+    needs: tuple[str, ...] = ()
+    not_after_ms: int = 0
+    timeout_s: float = 0.0
+    call: bool = True
+
+
+class NodeEnded(LogValue):
+    """The result of a node."""
+
+    T: ClassVar[str] = "node.result"
+    node: str
+    result: NodeResult
+
+
+class Nudge(LogValue):
+    """What the loop itself told the model, in the user role. `reason` is a stable word."""
+
+    T: ClassVar[str] = "nudge"
+    reason: str
+    text: str
+
+
+class Steer(LogValue):
+    """A message that joined the run while it was going on."""
+
+    T: ClassVar[str] = "steer"
+    text: str
+    id: str = ""
+
+
+class FactSet(LogValue):
+    """A shared fact changed. `row` holds value and author."""
+
+    T: ClassVar[str] = "fact.set"
+    name: str
+    version: int
+    row: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+class Offered(LogValue):
+    """Groups that routing or `find_tools` opened for this session; they stay."""
+
+    T: ClassVar[str] = "tools.offered"
+    layer: str
+    groups: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+
+
+class RunEnded(LogValue):
+    """The end of a run."""
+
+    T: ClassVar[str] = "run.ended"
+    state: Literal["ended", "failed", "cancelled", "lost"]
+    finish_reason: str
+    answer: str = ""
+    usage: Usage = Usage()
+    cost: str | None = None
+    steps: int = 0
+    seconds: float = 0.0
+    error: ErrorInfo | None = None
+
+
+LogEntry = UserMessage | Context | Assistant | Node | NodeEnded | Nudge | Steer | FactSet | Offered | RunEnded
+
+_BY_TYPE: dict[str, type[LogEntry]] = {
+    c.T: c for c in (UserMessage, Context, Assistant, Node, NodeEnded, Nudge, Steer, FactSet, Offered, RunEnded)
+}
+LOG_TYPES = tuple(_BY_TYPE)
+
+
+class Stored(Value):
+    """A log entry as read: its stream id, its run, and the value; None for a type that this version does not know."""
+
+    id: str
+    run: str
+    type: str
+    value: LogEntry | None
+
+
+def decode(entry_id: str, fields: Mapping[str, str]) -> Stored:
+    """One stream entry of a log as a value. Unknown types are kept as such: an older process reads a newer log."""
+    kind = fields.get("t", "")
+    cls = _BY_TYPE.get(kind)
+    value = cls.model_validate_json(fields["d"]) if cls is not None else None
+    return Stored.model_construct(id=entry_id, run=fields.get("run", ""), type=kind, value=value)
+
+
+EVENT_TYPES = (
+    "message.accepted",
+    "run.started",
+    "routed",
+    "step.started",
+    "step.restarted",
+    "text.delta",
+    "thinking.delta",
+    "node.planned",
+    "node.started",
+    "node.progress",
+    "node.finished",
+    "approval.requested",
+    "question.asked",
+    "subagent.started",
+    "subagent.finished",
+    "fact.set",
+    "usage",
+    "notice",
+    "run.finished",
+    "run.failed",
+    "snapshot",
+)
+
+
+class Event(Value):
+    """A public event of a session. `id` is the stream id to resume after; `data` depends on the type."""
+
+    id: str
+    type: str
+    run: str = ""
+    data: dict[str, Any] = Field(default_factory=dict)

@@ -1,0 +1,212 @@
+"""What people send and get: inbox entries, the queued message made of one, and the reply. Pure.
+
+An inbox entry is a flat map of strings (any Redis client can write one). `parse_entry` turns it into a
+`Message` or a `Control`, or raises UserError saying what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError, field_validator
+
+from shared.contract import Value
+from shared.errors import UserError
+from shared.ids import MESSAGE_ID, NAME
+from shared.settings import LimitSettings
+
+Name = Annotated[str, StringConstraints(pattern=f"^{NAME.pattern}$")]
+MessageId = Annotated[str, StringConstraints(pattern=f"^{MESSAGE_ID.pattern}$")]
+
+
+class Submitted(BaseModel):
+    """Base of what users write: unknown fields are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Budget(Submitted):
+    """Bounds of one run; None means the installation's default."""
+
+    steps: int | None = Field(default=None, ge=1, le=1000)
+    seconds: float | None = Field(default=None, gt=0, le=7 * 86400)
+    tokens: int | None = Field(default=None, ge=1)
+    dollars: float | None = Field(default=None, ge=0)
+
+
+class Attachment(Submitted):
+    """A file sent along: `artifact` names stored content, or `data` holds it in base64."""
+
+    name: str = Field(default="", max_length=255)
+    media_type: str = Field(default="application/octet-stream", max_length=127)
+    artifact: str = ""
+    data: str = Field(default="", repr=False)
+
+    @field_validator("data")
+    @classmethod
+    def _base64(cls, data: str) -> str:
+        try:
+            base64.b64decode(data, validate=True)
+        except binascii.Error as error:
+            raise ValueError("not base64") from error
+        return data
+
+
+class Message(Submitted):
+    """A message that becomes (or joins) a run. `workflow` runs that workflow instead of an agent."""
+
+    kind: Literal["message", "workflow"] = "message"
+    session: Name
+    text: str = ""
+    id: MessageId | None = None
+    agent: Name = "default"
+    mode: Literal["queue", "steer", "interrupt"] = "queue"
+    attachments: tuple[Attachment, ...] = ()
+    model: str = ""
+    tools: tuple[str, ...] = ()
+    budget: Budget = Budget()
+    reply_to: Name | None = None
+    workflow: str = ""
+    params: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+class Control(Submitted):
+    """An entry for a run that exists: named by `run`, or the active one of `session`."""
+
+    kind: Literal["cancel", "steer", "approve", "deny", "answer"]
+    session: Name | None = None
+    run: Name | None = None
+    node: str = ""
+    text: str = ""
+    scope: Literal["once", "session", "always"] = "once"
+    id: MessageId | None = None
+    reply_to: Name | None = None
+
+
+Entry = Message | Control
+
+_JSON_FIELDS = {"attachments", "budget", "params"}
+_CONTROL_KINDS = {"cancel", "steer", "approve", "deny", "answer"}
+
+
+class QueuedMessage(Value):
+    """A message that was routed: what waits on the session's queue and opens the run in the log."""
+
+    v: int = 1
+    run: str
+    principal: str
+    session: str
+    received_ms: int
+    kind: Literal["message", "workflow"] = "message"
+    text: str = ""
+    id: str = ""
+    agent: str = "default"
+    mode: str = "queue"
+    attachments: tuple[Attachment, ...] = ()
+    model: str = ""
+    tools: tuple[str, ...] = ()
+    budget: Budget = Budget()
+    workflow: str = ""
+    params: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+class ErrorInfo(Value):
+    """An error as users get it. `retry_after` in seconds."""
+
+    code: str
+    message: str
+    hint: str = ""
+    retry_after: float | None = None
+
+
+class Reply(Value):
+    """The one JSON value on the reply list. `cost` is US dollars as a decimal string, None if unknown."""
+
+    v: int = 1
+    ok: bool
+    id: str = ""
+    run: str = ""
+    session: str = ""
+    answer: str = ""
+    finish_reason: str = ""
+    usage: dict[str, JsonValue] = Field(default_factory=dict)
+    cost: str | None = None
+    seconds: float = 0.0
+    model: str = ""
+    error: ErrorInfo | None = None
+
+
+def _field_error(error: ValidationError, kind: str) -> UserError:
+    first = error.errors()[0]
+    where = ".".join(str(p) for p in first["loc"])
+    if first["type"] == "missing":
+        return UserError(f"field {where!r} is missing from the {kind} entry", code="missing_field")
+    if first["type"] == "extra_forbidden":
+        return UserError(f"field {where!r} is not known for a {kind} entry", code="unknown_field")
+    return UserError(f"field {where!r} of the {kind} entry: {first['msg']}", code="bad_field")
+
+
+def _decode_fields(fields: Mapping[str, str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for name, text in fields.items():
+        if name in _JSON_FIELDS:
+            try:
+                values[name] = json.loads(text)
+            except ValueError as error:
+                raise UserError(f"field {name!r} is not valid JSON: {error}", code="bad_json") from error
+        elif name == "tools":
+            values[name] = tuple(part for part in text.replace(",", " ").split() if part)
+        elif text != "" or name in ("text", "session"):
+            values[name] = text
+    return values
+
+
+def parse_entry(fields: Mapping[str, str], limits: LimitSettings) -> Entry:
+    """An inbox entry's fields as a typed value. Raises UserError with a code and a clear message."""
+    kind = fields.get("kind", "")
+    if not kind:
+        raise UserError("field 'kind' is missing", code="missing_field", hint="for example: kind message")
+    if kind not in _CONTROL_KINDS and kind not in ("message", "workflow"):
+        raise UserError(f"unknown kind {kind[:40]!r}", code="unknown_kind", hint="message, workflow, cancel, steer, …")
+    size = len(fields.get("text", "").encode("utf-8", "surrogatepass"))
+    if size > limits.text_bytes:
+        raise UserError(f"text has {size} bytes, the limit is {limits.text_bytes}", code="too_large")
+    if len(fields.get("attachments", "")) > limits.attachment_bytes * 4 // 3 + 1000:
+        raise UserError(f"attachments are larger than {limits.attachment_bytes} bytes", code="too_large")
+    values = _decode_fields(fields)
+    try:
+        entry: Entry = Control(**values) if kind in _CONTROL_KINDS else Message(**values)
+    except ValidationError as error:
+        raise _field_error(error, kind) from error
+    if isinstance(entry, Message):
+        _check_message(entry)
+    elif entry.session is None and entry.run is None:
+        raise UserError(f"a {kind} entry needs 'run' or 'session'", code="missing_field")
+    return entry
+
+
+def _check_message(entry: Message) -> None:
+    if entry.kind == "workflow" and not entry.workflow:
+        raise UserError("field 'workflow' is missing from the workflow entry", code="missing_field")
+    if entry.kind == "message" and not entry.text.strip() and not entry.attachments:
+        raise UserError("field 'text' is empty", code="missing_field")
+
+
+def as_fields(entry: Entry) -> dict[str, str]:
+    """The flat map of strings that stands for `entry` on the wire; `parse_entry` reads it back."""
+    fields: dict[str, str] = {"kind": entry.kind}
+    dumped = entry.model_dump(mode="json", exclude_defaults=True, exclude={"kind"})
+    for name, value in dumped.items():
+        if value is None:
+            continue
+        if name in _JSON_FIELDS:
+            fields[name] = json.dumps(value)
+        elif name == "tools":
+            fields[name] = " ".join(value)
+        else:
+            fields[name] = str(value)
+    return fields

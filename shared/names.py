@@ -1,0 +1,28 @@
+"""Names on the wire between coordinator and workers: queues, tasks, groups. With `contract.py` the whole contract."""
+
+from __future__ import annotations
+
+from typing import Final
+
+QUEUE_TOOLS: Final = "tools"
+QUEUE_VISION: Final = "vision"
+QUEUE_LEARNER: Final = "playbook-learner"
+QUEUE_WORKFLOWS: Final = "workflows"
+QUEUES: Final = (QUEUE_TOOLS, QUEUE_VISION, QUEUE_LEARNER, QUEUE_WORKFLOWS)
+
+TASK_RUN_NODES: Final = "capataz.run_nodes"
+"""Arguments: one `contract.Batch` as a JSON object."""
+
+TASK_FIRE_WORKFLOW: Final = "capataz.fire_workflow"
+"""Sent by beat. Arguments: workflow name, session id. Puts one inbox entry with the slot's id."""
+
+TASK_PING: Final = "capataz.ping"
+"""Arguments: reply key. Pushes the worker's id there; the liveness round trip."""
+
+LOCAL_PRINCIPAL: Final = "owner"
+"""The principal behind `capataz:inbox`, the single local owner."""
+
+
+def worker_queue(worker: str) -> str:
+    """The queue that only this worker consumes, for tools whose state lives in one process."""
+    return f"worker.{worker}"

@@ -1,0 +1,277 @@
+"""The typed tree of settings: defaults < `capataz.toml` < environment.
+
+Environment names are `CAPATAZ_<SECTION>__<KEY>` (for example `CAPATAZ_COORDINATOR__MAX_RUNS=50`), and
+`REDIS_URL` for the state Redis. Secrets come from the environment only: the file names the variable that holds
+one, never its value. An unknown key, in the file or in a `CAPATAZ_` variable, is an error that names it.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from shared.errors import ConfigError
+from shared.ids import is_name
+
+
+class Section(BaseModel):
+    """Base of all sections: unknown keys are errors, values immutable."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DataSettings(Section):
+    """Where state lives on this host."""
+
+    dir: Path = Path(".capataz")
+
+
+class RedisSettings(Section):
+    """The state Redis and the broker. Empty URLs: `capataz up` starts its own servers in the data folder."""
+
+    url: str = ""
+    broker_url: str = ""
+    durability: Literal["strict", "relaxed"] = "strict"
+    max_memory_mb: int = Field(default=256, ge=16)
+
+
+class SqlSettings(Section):
+    """The archive. Empty: SQLite in the data folder; else an SQLAlchemy URL (`postgresql+psycopg://…`)."""
+
+    url: str = ""
+
+
+class WorkspaceSettings(Section):
+    """The folder that the files tools may touch; all workers of the `files` group share it."""
+
+    dir: Path = Path("workspace")
+    max_file_bytes: int = Field(default=10_000_000, ge=1)
+
+
+class BudgetSettings(Section):
+    """Default bounds of one run. Zero or absent dollars and tokens mean no bound."""
+
+    steps: int = Field(default=90, ge=1, le=1000)
+    seconds: float = Field(default=900.0, gt=0)
+    tokens: int = Field(default=0, ge=0)
+    dollars: float = Field(default=0.0, ge=0)
+
+
+class CoordinatorSettings(Section):
+    """How one coordinator works. `width` is how many nodes of one run are at workers at once."""
+
+    max_runs: int = Field(default=500, ge=1)
+    width: int = Field(default=32, ge=1)
+    calls_per_turn: int = Field(default=1000, ge=1)
+    batch: int = Field(default=20, ge=1)
+    lease_ttl_s: float = Field(default=5.0, gt=0)
+    stop_grace_s: float = Field(default=10.0, ge=0)
+    agents_dir: Path = Path("agents")
+
+
+class WorkerSettings(Section):
+    """How one worker process works: Celery `threads` (messages at once) and `slots` (nodes at once)."""
+
+    threads: int = Field(default=16, ge=1)
+    slots: int = Field(default=64, ge=1)
+    blocking_threads: int = Field(default=16, ge=1)
+    lease_ttl_s: float = Field(default=5.0, gt=0)
+    task_events: bool = True
+    tool_modules: tuple[str, ...] = ()
+    """Python files or importable modules with a user's own tools."""
+
+
+class ProviderSettings(Section):
+    """One model provider. `api_key_env` names the environment variable that holds the key."""
+
+    preset: str = ""
+    dialect: Literal["", "openai", "anthropic"] = ""
+    base_url: str = ""
+    api_key_env: str = ""
+    switches: dict[str, Any] = Field(default_factory=dict)
+    headers: dict[str, str] = Field(default_factory=dict)
+
+
+class ModelSettings(Section):
+    """Providers by name, and tiers: each an ordered chain of `provider/model`."""
+
+    providers: dict[str, ProviderSettings] = Field(default_factory=dict)
+    tiers: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    connect_s: float = Field(default=10.0, gt=0)
+    first_token_s: float = Field(default=60.0, gt=0)
+    idle_s: float = Field(default=30.0, gt=0)
+    total_s: float = Field(default=300.0, gt=0)
+    attempts: int = Field(default=3, ge=1)
+    prices: Path | None = None
+    """A price table of your own (TOML, as shared/llm/prices.toml), above the shipped one."""
+
+
+class RoutingSettings(Section):
+    """Tool routing. `encoder`: `packaged`, `off`, or `provider/model` of an embeddings endpoint."""
+
+    encoder: str = "packaged"
+    max_tools: int = Field(default=24, ge=1)
+
+
+class WebSettings(Section):
+    """The web tools. Hosts in `allow_private` may resolve to private addresses."""
+
+    allow_private: tuple[str, ...] = ()
+    max_bytes: int = Field(default=5_000_000, ge=1)
+    timeout_s: float = Field(default=20.0, gt=0)
+
+
+class PlaybookSettings(Section):
+    """The learned playbook."""
+
+    enabled: bool = True
+    max_bullets: int = Field(default=50, ge=1)
+
+
+class FlowerSettings(Section):
+    """Flower under `capataz up`. The password comes from CAPATAZ_FLOWER_PASSWORD or is made at first start."""
+
+    enabled: bool = True
+    host: str = "127.0.0.1"
+    port: int = Field(default=0, ge=0, le=65535)
+    user: str = "capataz"
+
+
+class LimitSettings(Section):
+    """Bounds on what is accepted. Sizes in bytes, ages in seconds."""
+
+    text_bytes: int = Field(default=200_000, ge=1)
+    attachment_bytes: int = Field(default=2_000_000, ge=0)
+    inbox_entries: int = Field(default=20_000, ge=1)
+    session_queue: int = Field(default=100, ge=1)
+    reply_ttl_s: int = Field(default=3600, ge=1)
+    dedupe_ttl_s: int = Field(default=7 * 86400, ge=1)
+    events_kept: int = Field(default=20_000, ge=100)
+    session_ttl_s: int = Field(default=30 * 86400, ge=60)
+    run_ttl_s: int = Field(default=86400, ge=60)
+
+
+class WorkflowSettings(Section):
+    """Schedules of shipped workflows: name -> cron (empty string switches it off), and where results go."""
+
+    timezone: str = "UTC"
+    cron: dict[str, str] = Field(default_factory=dict)
+    session: str = "daily"
+
+
+class Settings(BaseSettings):
+    """All settings. Build it with `load`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="CAPATAZ_",
+        env_nested_delimiter="__",
+        extra="forbid",
+        frozen=True,
+        nested_model_default_partial_update=True,
+    )
+
+    data: DataSettings = DataSettings()
+    redis: RedisSettings = RedisSettings()
+    sql: SqlSettings = SqlSettings()
+    workspace: WorkspaceSettings = WorkspaceSettings()
+    budget: BudgetSettings = BudgetSettings()
+    coordinator: CoordinatorSettings = CoordinatorSettings()
+    worker: WorkerSettings = WorkerSettings()
+    models: ModelSettings = ModelSettings()
+    routing: RoutingSettings = RoutingSettings()
+    web: WebSettings = WebSettings()
+    playbook: PlaybookSettings = PlaybookSettings()
+    flower: FlowerSettings = FlowerSettings()
+    limits: LimitSettings = LimitSettings()
+    workflows: WorkflowSettings = WorkflowSettings()
+    principals: tuple[str, ...] = ()
+    """Users besides the local owner; each has the inbox `capataz:inbox:<principal>`."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Environment above the values of the file, which arrive as init values."""
+        return env_settings, init_settings
+
+    @property
+    def sql_url(self) -> str:
+        """The SQLAlchemy URL in force."""
+        return self.sql.url or f"sqlite:///{(self.data.dir / 'capataz.db').absolute()}"
+
+
+# Read by other code under the CAPATAZ_ prefix; they are not fields of the tree.
+_SECRET_ENV = {"CAPATAZ_SIGNING_KEY", "CAPATAZ_FLOWER_PASSWORD", "CAPATAZ_CONFIG"}
+
+
+def config_file(env: dict[str, str] | None = None) -> Path | None:
+    """The file in force: `CAPATAZ_CONFIG`, else `capataz.toml` in the current folder, else None."""
+    env = dict(os.environ) if env is None else env
+    if named := env.get("CAPATAZ_CONFIG"):
+        path = Path(named)
+        if not path.is_file():
+            raise ConfigError(f"CAPATAZ_CONFIG names {named}, which is not a file")
+        return path
+    path = Path("capataz.toml")
+    return path if path.is_file() else None
+
+
+def _unknown_env(env: dict[str, str]) -> str | None:
+    for name in sorted(env):
+        if not name.startswith("CAPATAZ_") or name in _SECRET_ENV:
+            continue
+        node: Any = Settings
+        for part in name.removeprefix("CAPATAZ_").lower().split("__"):
+            if not (isinstance(node, type) and issubclass(node, BaseModel)):
+                break  # inside a free-form mapping
+            if part not in node.model_fields:
+                return name
+            node = node.model_fields[part].annotation
+    return None
+
+
+def load() -> Settings:
+    """Reads file and environment. Raises ConfigError naming the key and where it came from."""
+    env = dict(os.environ)
+    path = config_file(env)
+    values: dict[str, Any] = {}
+    if path is not None:
+        try:
+            values = tomllib.loads(path.read_text("utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path} is not valid TOML: {error}") from error
+    if (name := _unknown_env(env)) is not None:
+        raise ConfigError(f"unknown setting in the environment: {name}", hint="see `capataz doctor` for the known ones")
+    if url := env.get("REDIS_URL"):  # environment wins over the file; CAPATAZ_REDIS__URL wins over both
+        values["redis"] = {**values.get("redis", {}), "url": url}
+    try:
+        settings = Settings(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        source = str(path) if path and _in_file(values, first["loc"]) else "the environment"
+        what = "unknown setting" if first["type"] == "extra_forbidden" else first["msg"]
+        raise ConfigError(f"{key}: {what} (from {source})", hint="correct it or remove it") from error
+    for principal in settings.principals:
+        if not is_name(principal):
+            raise ConfigError(f"principals: {principal!r} is not a name", hint="use [A-Za-z0-9._-], 128 at most")
+    return settings
+
+
+def _in_file(values: dict[str, Any], loc: tuple[int | str, ...]) -> bool:
+    node: Any = values
+    for part in loc:
+        if not isinstance(node, dict) or part not in node:
+            return False
+        node = node[part]
+    return True

@@ -1,0 +1,1 @@
+"""Alembic migrations of the archive, in order. `shared.sql.schema` runs them."""

@@ -1,0 +1,131 @@
+"""The record of each run. A run has its row before its first model call, so that a lost Redis cannot hide it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any, Final
+
+from sqlalchemy import Connection, Row, select, update
+
+from shared.errors import StateConflict
+from shared.sql import sessions
+from shared.sql.tables import insert, runs
+
+
+class RunState(StrEnum):
+    """How a run stands. `lost`: the state Redis that held it is gone."""
+
+    RUNNING = "running"
+    ENDED = "ended"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run. Times are Unix milliseconds, `cost` dollars, `epoch` that of the state Redis it started in."""
+
+    id: str
+    session: str
+    principal: str
+    agent: str
+    epoch: str
+    created_ms: int
+    parent: str | None = None
+    state: RunState = RunState.RUNNING
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    finish_reason: str = ""
+    question: str = ""
+    answer: str = ""
+    error_code: str = ""
+    error: str = ""
+    model: str = ""
+    steps: int = 0
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    cost: Decimal | None = None
+    seconds: float | None = None
+
+
+_COLUMNS: Final = tuple(f.name for f in fields(Run))
+_IDENTITY: Final = frozenset({"id", "session", "principal", "agent", "epoch", "created_ms", "parent", "question"})
+
+
+def _values(run: Run) -> dict[str, Any]:
+    return {name: getattr(run, name) for name in _COLUMNS} | {"state": run.state.value, "usage": dict(run.usage)}
+
+
+def _run(row: Row[Any]) -> Run:
+    return Run(**(dict(row._mapping) | {"state": RunState(row.state)}))
+
+
+def start_run(conn: Connection, run: Run) -> None:
+    """Records a run, and its session if that is new. Done twice, it changes nothing the second time.
+
+    Raises UserError if the session is another user's.
+    """
+    sessions.ensure(conn, run.session, run.principal, run.created_ms)
+    conn.execute(insert(conn, runs).values(_values(run)).on_conflict_do_nothing(index_elements=["id"]))
+
+
+def end_run(conn: Connection, run: Run) -> None:
+    """Records how a run ended, whether or not its start was recorded; doing it again changes nothing.
+
+    `run` is the whole record. It overrules `lost`, which is only a guess made from outside. Raises UserError
+    if the session, StateConflict if the run's id is another user's.
+    """
+    sessions.ensure(conn, run.session, run.principal, run.ended_ms or run.created_ms)
+    values = _values(run)
+    outcome = {name: value for name, value in values.items() if name not in _IDENTITY}
+    statement = insert(conn, runs).values(values)
+    mine = (runs.c.principal == run.principal) & (runs.c.session == run.session)
+    statement = statement.on_conflict_do_update(index_elements=["id"], set_=outcome, where=mine)
+    if conn.execute(statement.returning(runs.c.id)).one_or_none() is None:
+        raise StateConflict(f"run {run.id} is recorded for another session", hint="run ids must be unique")
+
+
+def running_runs(conn: Connection, *, not_epoch: str) -> list[Run]:
+    """Runs that are recorded as running in a state Redis other than the present one, oldest first."""
+    query = select(runs).where(runs.c.state == RunState.RUNNING.value, runs.c.epoch != not_epoch)
+    return [_run(row) for row in conn.execute(query.order_by(runs.c.created_ms, runs.c.id))]
+
+
+def close_lost(conn: Connection, ids: Collection[str], *, now_ms: int) -> list[str]:
+    """Closes those of the runs that are still running as lost; returns their ids, to one caller only.
+
+    Tell the users first and close then: a crash between the two tells twice instead of never.
+    """
+    close = update(runs).where(runs.c.id.in_(ids), runs.c.state == RunState.RUNNING.value)
+    lost = {
+        "state": RunState.LOST.value,
+        "ended_ms": now_ms,
+        "finish_reason": "lost",
+        "error_code": "lost",
+        "error": "the state of this run was lost with its Redis; what it had begun may have had effects",
+    }
+    return sorted(conn.execute(close.values(lost).returning(runs.c.id)).scalars())
+
+
+def get_run(conn: Connection, run: str, principal: str | None) -> Run | None:
+    """One run; None if there is none or it is not `principal`'s (None: whoever's, for the operator)."""
+    query = select(runs).where(runs.c.id == run)
+    if principal is not None:
+        query = query.where(runs.c.principal == principal)
+    row = conn.execute(query).one_or_none()
+    return _run(row) if row else None
+
+
+def list_runs(
+    conn: Connection, principal: str | None, session: str | None = None, limit: int = 50, offset: int = 0
+) -> list[Run]:
+    """Runs of a user (None: of all, for the operator), of one session if it is given, the newest first."""
+    query = select(runs).order_by(runs.c.created_ms.desc(), runs.c.id.desc()).limit(limit).offset(offset)
+    if principal is not None:
+        query = query.where(runs.c.principal == principal)
+    if session is not None:
+        query = query.where(runs.c.session == session)
+    return [_run(row) for row in conn.execute(query)]

@@ -1,0 +1,66 @@
+"""Sessions in the archive, and the state's epoch that this installation last saw."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, case, select, update
+
+from shared.errors import UserError
+from shared.sql.tables import insert, installation, sessions
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A session. Times are Unix milliseconds; `updated_ms` is that of its newest run or entry."""
+
+    id: str
+    owner: str
+    created_ms: int
+    updated_ms: int
+    title: str
+
+
+def ensure(conn: Connection, session: str, principal: str, now_ms: int) -> None:
+    """Makes the session if it is new and marks it as used. Raises UserError if it is another user's."""
+    new = insert(conn, sessions).values(id=session, owner=principal, created_ms=now_ms, updated_ms=now_ms, title="")
+    conn.execute(new.on_conflict_do_nothing(index_elements=["id"]))
+    mine = (sessions.c.id == session) & (sessions.c.owner == principal)
+    newest = case((sessions.c.updated_ms > now_ms, sessions.c.updated_ms), else_=now_ms)
+    if conn.execute(update(sessions).where(mine).values(updated_ms=newest)).rowcount == 0:
+        raise UserError(f"session {session!r} belongs to another user", hint="use another session id", code="not_yours")
+
+
+def get(conn: Connection, session: str, principal: str | None) -> Session | None:
+    """One session; None if there is none or it is not `principal`'s (None: whoever's, for the operator)."""
+    query = select(sessions).where(sessions.c.id == session)
+    if principal is not None:
+        query = query.where(sessions.c.owner == principal)
+    row = conn.execute(query).one_or_none()
+    return Session(**row._mapping) if row else None
+
+
+def list_sessions(conn: Connection, principal: str | None, limit: int = 50, offset: int = 0) -> list[Session]:
+    """Sessions of a user (None: of all, for the operator), the last used first."""
+    query = select(sessions).order_by(sessions.c.updated_ms.desc(), sessions.c.id.desc()).limit(limit).offset(offset)
+    if principal is not None:
+        query = query.where(sessions.c.owner == principal)
+    return [Session(**row._mapping) for row in conn.execute(query)]
+
+
+def set_title(conn: Connection, session: str, principal: str, title: str) -> bool:
+    """Names a session; False if the user has no such session."""
+    change = update(sessions).where(sessions.c.id == session, sessions.c.owner == principal).values(title=title)
+    return conn.execute(change).rowcount > 0
+
+
+def known_epoch(conn: Connection) -> str | None:
+    """The random epoch of the state Redis that was stored last; None on a new installation."""
+    epoch: str | None = conn.execute(select(installation.c.epoch)).scalar_one_or_none()
+    return epoch
+
+
+def set_epoch(conn: Connection, epoch: str, now_ms: int) -> None:
+    """Stores the epoch of the state Redis."""
+    row = insert(conn, installation).values(id=1, epoch=epoch, updated_ms=now_ms)
+    conn.execute(row.on_conflict_do_update(index_elements=["id"], set_={"epoch": epoch, "updated_ms": now_ms}))

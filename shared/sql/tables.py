@@ -1,0 +1,234 @@
+"""All tables. Times are Unix milliseconds. `migrations/versions` builds them; a test compares both."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Any, Final
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Connection,
+    Dialect,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+
+REVISION: Final = "0001"
+"""The newest migration. Lets a process see that there is nothing to migrate without loading alembic."""
+
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+class CleanText(TypeDecorator[str]):
+    """Text from people and models. NUL and lone surrogates, which databases refuse, become U+FFFD."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        """The text as it is stored."""
+        return None if value is None else _UNSTORABLE.sub("\ufffd", value)
+
+
+class Money(TypeDecorator[Decimal]):
+    """An exact amount, stored as text: SQLite has no exact decimal type."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Decimal | None, dialect: Dialect) -> str | None:
+        """The amount as it is stored."""
+        return None if value is None else str(value)
+
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> Decimal | None:
+        """The amount as it was given."""
+        return None if value is None else Decimal(value)
+
+
+def insert(conn: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
+    """An INSERT of this connection's dialect, with its ON CONFLICT clauses."""
+    return postgresql.insert(table) if conn.dialect.name == "postgresql" else sqlite.insert(table)
+
+
+def _json(name: str) -> Column[Any]:
+    return Column(name, JSON(none_as_null=True), nullable=False)
+
+
+def _text(name: str) -> Column[str]:
+    return Column(name, CleanText, nullable=False)
+
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+installation = Table(
+    "installation",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),  # always 1
+    Column("epoch", Text, nullable=False),
+    Column("updated_ms", BigInteger, nullable=False),
+)
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("updated_ms", BigInteger, nullable=False),
+    _text("title"),
+    Index(None, "owner", "updated_ms"),
+)
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("session", Text, ForeignKey("sessions.id"), nullable=False),
+    Column("principal", Text, nullable=False),
+    Column("agent", Text, nullable=False),
+    Column("parent", Text),
+    Column("state", Text, nullable=False),
+    Column("epoch", Text, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("started_ms", BigInteger),
+    Column("ended_ms", BigInteger),
+    _text("finish_reason"),
+    _text("question"),
+    _text("answer"),
+    _text("error_code"),
+    _text("error"),
+    _text("model"),
+    Column("steps", Integer, nullable=False),
+    _json("usage"),
+    Column("cost", Money),
+    Column("seconds", Float),
+    Index(None, "session", "created_ms"),
+    Index(None, "principal", "created_ms"),
+    Index(None, "state"),
+)
+
+# A Redis Stream id "ms-seq" is kept as its two numbers, which sort as the stream does; the text would not.
+log_entries = Table(
+    "log_entries",
+    metadata,
+    Column("session", Text, ForeignKey("sessions.id"), nullable=False),
+    Column("entry_ms", BigInteger, nullable=False),
+    Column("entry_seq", BigInteger, nullable=False),
+    Column("run", Text, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("v", Integer, nullable=False),
+    _json("data"),
+    PrimaryKeyConstraint("session", "entry_ms", "entry_seq"),
+    Index(None, "run"),
+)
+
+artifacts = Table(
+    "artifacts",
+    metadata,
+    Column("principal", Text, nullable=False),
+    Column("sha256", Text, nullable=False),
+    Column("media_type", CleanText, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("expires_ms", BigInteger),
+    Column("content", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("principal", "sha256"),
+    Index(None, "expires_ms"),
+)
+
+# `folded` is title, text and tags without case and accents: what a search looks in.
+notes = Table(
+    "notes",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("principal", Text, nullable=False),
+    _text("title"),
+    _text("text"),
+    _json("tags"),
+    _text("folded"),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("updated_ms", BigInteger, nullable=False),
+    UniqueConstraint("principal", "title"),
+    Index(None, "principal", "updated_ms"),
+)
+
+reminders = Table(
+    "reminders",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("principal", Text, nullable=False),
+    _text("text"),
+    Column("due_ms", BigInteger, nullable=False),
+    Column("session", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Index(None, "state", "due_ms"),
+    Index(None, "principal", "due_ms"),
+)
+
+bullets = Table(
+    "bullets",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("scope", Text, nullable=False),
+    Column("scope_key", Text, nullable=False),
+    _text("text"),
+    _text("when_to_use"),
+    Column("importance", Text, nullable=False),
+    Column("helpful", Integer, nullable=False),
+    Column("harmful", Integer, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("pinned", Boolean, nullable=False),
+    _json("provenance"),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("updated_ms", BigInteger, nullable=False),
+    Column("last_used_ms", BigInteger),
+    Column("version", Integer, nullable=False),
+    Index(None, "scope", "scope_key", "state"),
+)
+
+bullet_ledger = Table(
+    "bullet_ledger",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("scope", Text, nullable=False),
+    Column("scope_key", Text, nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+    _json("op"),
+    _json("before"),
+    _json("after"),
+    Column("run", Text, nullable=False),
+    Index(None, "scope", "scope_key", "id"),
+    Index(None, "run"),
+    sqlite_autoincrement=True,  # an id that named one change never names another
+)
+
+playbook_version = Table(
+    "playbook_version",
+    metadata,
+    Column("scope", Text, nullable=False),
+    Column("scope_key", Text, nullable=False),
+    Column("version", BigInteger, nullable=False),
+    PrimaryKeyConstraint("scope", "scope_key"),
+)

@@ -1,0 +1,1 @@
+"""The state Redis: key table, Lua scripts, and thin typed calls of them."""

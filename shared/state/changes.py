@@ -1,0 +1,100 @@
+"""The body of one change of a run, as `append` and `finish` take it. Pure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from shared.contract import NodeResult, NodeState
+from shared.entries import LogEntry, Node, NodeEnded
+from shared.messages import QueuedMessage, Reply
+
+
+def node_event(node: str, tool: str, result: NodeResult) -> str:
+    """The data of a `node.finished` event: state, times, and a short piece of the text."""
+    data: dict[str, Any] = {
+        "node": node,
+        "tool": tool,
+        "state": result.state,
+        "worker": result.worker,
+        "queued_ms": result.queued_ms,
+        "started_ms": result.started_ms,
+        "ended_ms": result.ended_ms,
+        "text": result.text[:300],
+    }
+    if result.artifact:
+        data["artifact"] = result.artifact
+    if result.error:
+        data["error"] = result.error.model_dump(mode="json")
+    return json.dumps(data, ensure_ascii=False)
+
+
+def settlement(node: str, tool: str, result: NodeResult) -> dict[str, str]:
+    """What scripts need to end a node: ledger value, log entry, event."""
+    return {
+        "result": result.model_dump_json(),
+        "log": NodeEnded(node=node, result=result).model_dump_json(),
+        "event": node_event(node, tool, result),
+    }
+
+
+@dataclass
+class Change:
+    """One change: collected by the loop, applied by one script, all or nothing."""
+
+    entries: list[LogEntry] = field(default_factory=list)
+    events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    ends: list[tuple[str, str, NodeResult]] = field(default_factory=list)
+    """(node, tool, result) of nodes that the owner ends itself."""
+    set: dict[str, str] = field(default_factory=dict)
+    mail_read: int = 0
+
+    def event(self, kind: str, **data: Any) -> None:
+        """Adds a public event."""
+        self.events.append((kind, data))
+
+    def body(self) -> dict[str, Any]:
+        """The script's argument. Planned nodes are log entries as well as ledger rows."""
+        entries: list[LogEntry] = [*self.entries, *self.nodes]
+        body: dict[str, Any] = {"mail_read": self.mail_read}
+        if entries:
+            body["entries"] = [{"t": e.T, "d": e.model_dump_json()} for e in entries]
+        if self.events:
+            body["events"] = [{"t": t, "d": json.dumps(d, ensure_ascii=False, default=str)} for t, d in self.events]
+        if self.nodes:
+            body["nodes"] = [
+                {"id": n.node, "hash": n.args_hash, "effect": n.effect, "not_after": n.not_after_ms} for n in self.nodes
+            ]
+        if self.ends:
+            body["ends"] = [
+                {"id": node, "state": _terminal(result.state), **settlement(node, tool, result)}
+                for node, tool, result in self.ends
+            ]
+        if self.set:
+            body["set"] = self.set
+        return body
+
+    def append_json(self) -> str:
+        """The JSON for `append`."""
+        return json.dumps(self.body())
+
+    def finish_json(self, reply: Reply, follow_up: QueuedMessage | None, *, force: bool) -> str:
+        """The JSON for `finish`."""
+        body = self.body()
+        body["reply"] = reply.model_dump_json(exclude_none=True)
+        body["force"] = force
+        if follow_up is not None:
+            body["follow_up"] = {
+                "run": follow_up.run,
+                "session": follow_up.session,
+                "payload": follow_up.model_dump_json(),
+            }
+        return json.dumps(body)
+
+
+def _terminal(state: NodeState) -> NodeState:
+    if not state.terminal:
+        raise ValueError(f"{state} is not the end of a node")
+    return state

@@ -1,0 +1,47 @@
+#!lua flags=allow-oom
+-- finish: the end of a run: last entries, event, replies, slot, next message, follow-up, archive due.
+-- keys: run:<rid>, :replies, :mail, :ledger; session:<sid>, :queue, :log, :events; reply:*; runnable; runs:active; archive
+-- ARGV: 1 run, 2 cid, 3 nonce, 4 sequence, 5 body JSON (as append, with reply, force, follow_up), 6 cfg JSON
+-- returns: 'ended', or 'mail' (nothing was done: mail arrived that must be read first)
+local run, cid, nonce, seq = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local rkey = P .. 'run:' .. run
+local stored = redis.call('HMGET', rkey, 'seq', 'session', 'state', 'owner', 'nonce', 'principal')
+if stored[3] == 'ended' and tonumber(stored[1]) == seq and stored[4] == cid and stored[5] == nonce then
+  return 'ended'
+end
+if not holds(run, cid, nonce) then
+  return redis.error_reply('LEASE ' .. run)
+end
+if seq ~= tonumber(stored[1]) + 1 then
+  return redis.error_reply('SEQUENCE expected ' .. (tonumber(stored[1]) + 1))
+end
+local body, cfg = cjson.decode(ARGV[5]), cjson.decode(ARGV[6])
+if not body.force and redis.call('LLEN', rkey .. ':mail') > (body.mail_read or 0) then
+  return 'mail'
+end
+local sid, at = stored[2], now_ms()
+apply_body(cfg, sid, run, body, at)
+redis.call('HSET', rkey, 'state', 'ended', 'seq', seq, 'reply', body.reply, 'ended', at)
+redis.call('HDEL', P .. 'session:' .. sid, 'active')
+redis.call('HSET', P .. 'session:' .. sid, 'updated', at)
+redis.call('SREM', P .. 'runs:active', run)
+for _, name in ipairs(redis.call('SMEMBERS', rkey .. ':replies')) do
+  push_reply(cfg, name, body.reply)
+end
+for _, suffix in ipairs({ '', ':replies', ':mail', ':ledger' }) do
+  redis.call('EXPIRE', rkey .. suffix, cfg.run_ttl_s)
+end
+redis.call('ZADD', P .. 'archive', at, run)
+redis.call('EXPIRE', P .. 'session:' .. sid, cfg.session_ttl_s)
+local f = body.follow_up
+if f then
+  redis.call('HSETNX', P .. 'session:' .. f.session, 'owner', stored[6])
+  redis.call('HSET', P .. 'run:' .. f.run, 'state', 'queued', 'session', f.session, 'principal', stored[6],
+    'created', at, 'seq', 0)
+  redis.call('RPUSH', P .. 'session:' .. f.session .. ':queue', f.payload)
+  redis.call('EXPIRE', P .. 'session:' .. f.session, cfg.session_ttl_s)
+  redis.call('EXPIRE', P .. 'session:' .. f.session .. ':queue', cfg.session_ttl_s)
+  mark_runnable(f.session, at)
+end
+mark_runnable(sid, at)
+return 'ended'

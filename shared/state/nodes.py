@@ -1,0 +1,127 @@
+"""The worker's side of the ledger: claim, end, give back, heartbeat."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+
+import redis
+
+from shared.contract import Catalogue, NodeOrder, NodeResult, NodeState, WorkerInfo
+from shared.settings import LimitSettings
+from shared.state import keys
+from shared.state.changes import settlement
+from shared.state.config import script_config
+from shared.state.connection import mapped
+from shared.state.pipeline import Pipeliner
+from shared.state.scripting import Scripts
+
+CATALOGUE_TTL_S = 60
+
+
+class NodeLedger:
+    """What a worker may do with ledger rows. Raises StateUnavailable."""
+
+    def __init__(self, pipeline: Pipeliner, worker: str, token: str, limits: LimitSettings) -> None:
+        self._pipe = pipeline
+        self._scripts = Scripts(pipeline)
+        self.worker = worker
+        self._nonce = token
+        self._who = f"{worker}/{token}"
+        self._cfg = script_config(limits)
+
+    async def claim(self, orders: Sequence[NodeOrder]) -> list[int | str]:
+        """Claims rows; per node the attempt number, or why not: unknown, changed, late, taken, ended, deaf."""
+        body = json.dumps(
+            [{"run": o.run, "session": o.session, "node": o.node, "hash": o.args_hash, "tool": o.tool} for o in orders]
+        )
+        # Not repeated: a claim whose answer was lost is found by the owner, who sees no worker working on it.
+        return list(await self._scripts.call("claim_nodes", self.worker, body, self._cfg, self._nonce, retry=False))
+
+    async def end(self, order: NodeOrder, attempt: int, result: NodeResult) -> bool:
+        """Ends a claimed row. False if the row is no longer this claim's (somebody ended it or took it away)."""
+        s = settlement(order.node, order.tool, result)
+        outcome = await self._scripts.call(
+            "end_node",
+            self._who,
+            order.run,
+            order.node,
+            attempt,
+            result.state,
+            s["result"],
+            s["log"],
+            s["event"],
+            self._cfg,
+        )
+        return outcome in ("ok", "again")
+
+    async def give_back(self, order: NodeOrder, attempt: int) -> bool:
+        """Gives a row back that has had no effect, for another worker."""
+        return bool(await self._scripts.call("give_back", self._who, order.run, order.node, attempt))
+
+    async def still_mine(self, order: NodeOrder, attempt: int) -> bool:
+        """True while the row is running under this very claim."""
+        with mapped():
+            row = await self._pipe.execute(
+                "HMGET",
+                keys.ledger(order.run),
+                f"{order.node}:s",
+                f"{order.node}:a",
+                f"{order.node}:w",
+            )
+        return list(row) == [NodeState.RUNNING, str(attempt), self._who]
+
+    async def alive(self) -> bool:
+        """True while this worker's heartbeat is in Redis: the look directly before an effect."""
+        with mapped():
+            return bool(await self._pipe.execute("EXISTS", keys.worker(self.worker)))
+
+    async def progress(self, order: NodeOrder, text: str) -> None:
+        """A public node.progress event."""
+        data = json.dumps({"node": order.node, "text": text}, ensure_ascii=False)
+        with mapped():
+            await self._pipe.execute(
+                "XADD", keys.events(order.session), "*", "type", "node.progress", "run", order.run, "data", data
+            )
+
+
+def beat_worker(client: redis.Redis, info: WorkerInfo, catalogue: Catalogue, ttl_s: float) -> None:
+    """One heartbeat of a worker, with the catalogue it offers."""
+    now = int(time.time() * 1000)
+    with mapped():
+        pipe = client.pipeline(transaction=False)
+        pipe.set(keys.worker(info.id), info.model_dump_json(), px=int(ttl_s * 1000))
+        pipe.zadd(keys.WORKERS, {info.id: now})
+        pipe.zremrangebyscore(keys.WORKERS, 0, now - 3_600_000)
+        pipe.set(keys.catalogue(info.catalogue), catalogue.model_dump_json(), ex=CATALOGUE_TTL_S)
+        pipe.execute()
+
+
+def forget_worker(client: redis.Redis, worker: str) -> None:
+    """Removes a stopping worker's heartbeat, so that nobody waits for it to expire."""
+    with mapped():
+        pipe = client.pipeline(transaction=False)
+        pipe.delete(keys.worker(worker))
+        pipe.zrem(keys.WORKERS, worker)
+        pipe.execute()
+
+
+def beat_coordinator(client: redis.Redis, coordinator: str, ttl_s: float) -> None:
+    """One heartbeat of a coordinator."""
+    now = int(time.time() * 1000)
+    with mapped():
+        pipe = client.pipeline(transaction=False)
+        pipe.set(keys.coordinator(coordinator), now, px=int(ttl_s * 1000))
+        pipe.zadd(keys.COORDINATORS, {coordinator: now})
+        pipe.zremrangebyscore(keys.COORDINATORS, 0, now - 3_600_000)
+        pipe.execute()
+
+
+def forget_coordinator(client: redis.Redis, coordinator: str) -> None:
+    """Removes a stopping coordinator's heartbeat."""
+    with mapped():
+        pipe = client.pipeline(transaction=False)
+        pipe.delete(keys.coordinator(coordinator))
+        pipe.zrem(keys.COORDINATORS, coordinator)
+        pipe.execute()

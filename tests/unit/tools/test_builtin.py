@@ -1,0 +1,85 @@
+"""Every built-in tool can be dispatched, validates its arguments, and says enough for routing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shared.contract import Effect
+from shared.errors import ModelError
+from shared.names import QUEUES
+from shared.settings import Settings
+from workers.declare import Registry
+
+NAMES = {
+    "note_save", "note_list", "note_search", "note_update", "note_delete",
+    "file_read", "file_list", "file_grep", "file_glob",
+    "web_fetch", "time_now", "calculate",
+    "todo_write", "todo_read", "fact_set", "fact_get", "find_tools", "read_artifact",
+    "reminder_add", "reminder_list", "reminder_cancel", "image_describe",
+}  # fmt: skip
+
+
+def _registry() -> Registry:
+    registry = Registry()
+    registry.load_builtin()
+    return registry
+
+
+def _settings(tmp_path: Path) -> Settings:
+    return Settings(**{"workspace": {"dir": tmp_path}})
+
+
+def test_the_catalogue_offers_exactly_the_tools_that_exist(tmp_path: Path) -> None:
+    registry = _registry()
+    catalogue = registry.catalogue(_settings(tmp_path))
+    assert {spec.name for spec in catalogue.tools} == NAMES
+    assert catalogue.missing == {}
+    for spec in catalogue.tools:
+        tool = registry.get(spec.name)
+        assert tool is not None
+        assert spec.queue in QUEUES
+        with pytest.raises(ModelError, match="unknown argument `zzz`"):
+            tool.validate({"zzz": 1})
+        for required in spec.parameters.get("required", ()):
+            with pytest.raises(ModelError, match=f"argument `{required}` is missing"):
+                tool.validate({})
+
+
+def test_files_are_missing_without_a_workspace(tmp_path: Path) -> None:
+    catalogue = _registry().catalogue(_settings(tmp_path / "absent"))
+    assert set(catalogue.missing) == {"file_read", "file_list", "file_grep", "file_glob"}
+    assert "workspace.dir" in catalogue.missing["file_read"]
+
+
+def test_images_need_a_model_that_can_look(tmp_path: Path) -> None:
+    catalogue = _registry().catalogue(
+        Settings(**{"workspace": {"dir": tmp_path}, "models": {"tiers": {"fast": ("x/y",)}}})
+    )
+    assert set(catalogue.missing) == {"image_describe"}
+
+
+def test_groups_speak_both_languages(tmp_path: Path) -> None:
+    catalogue = _registry().catalogue(_settings(tmp_path))
+    assert {group.name for group in catalogue.groups} == {spec.group for spec in catalogue.tools}
+    seen: dict[str, str] = {}
+    for group in catalogue.groups:
+        for language in ("es", "en"):
+            assert len(group.keywords[language]) >= 6, group.name
+            assert len(group.examples[language]) >= 6, group.name
+            for example in group.examples[language]:
+                assert seen.setdefault(example, group.name) == group.name
+
+
+def test_what_never_changes_anything_is_read() -> None:
+    effects = {name: tool.spec.effect for name, tool in _registry().tools.items()}
+    assert {name for name, effect in effects.items() if effect is Effect.WRITE} == {"reminder_add"}
+    changing = {"note_save", "note_update", "note_delete", "todo_write", "fact_set", "reminder_cancel"}
+    assert {n for n, e in effects.items() if e is Effect.IDEMPOTENT and ":" not in n} == changing
+
+
+def test_internal_names_cannot_clash_with_a_models_names() -> None:
+    internal = {name for name, tool in _registry().tools.items() if tool.internal}
+    assert "learn:reflect" in internal
+    assert all(":" in name for name in internal)

@@ -1,0 +1,1 @@
+"""The Celery side: tools, vision, playbook-learner, workflows."""

@@ -1,0 +1,89 @@
+"""The Celery app of the workers, its tasks, and how Celery's life cycle drives the runtime.
+
+Flower and beat import this module too: nothing is connected before a worker process is ready.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+import structlog
+from celery import Celery, signals
+
+from shared.broker import declare, make_app
+from shared.errors import CapatazError, ConfigError
+from shared.names import QUEUES, TASK_FIRE_WORKFLOW, TASK_PING, TASK_RUN_NODES, worker_queue
+from shared.settings import load
+from shared.state.connection import connect_sync, mapped
+from shared.state.keys import reply
+from workers.runtime import Runtime
+from workers.schedule import fire
+
+log = structlog.get_logger(__name__)
+
+WORKER_ENV = "CAPATAZ_WORKER_ID"
+QUEUES_ENV = "CAPATAZ_WORKER_QUEUES"
+
+settings = load()
+app: Celery = make_app(settings)
+_runtime: Runtime | None = None
+
+
+def own_queues() -> tuple[str, ...]:
+    """The queues of this process: those it was started for."""
+    return tuple(q for q in os.environ.get(QUEUES_ENV, ",".join(QUEUES)).split(",") if q)
+
+
+@app.task(name=TASK_RUN_NODES)  # type: ignore[untyped-decorator]
+def run_nodes(batch: dict[str, Any]) -> int:
+    """Runs a batch of nodes; returns how many this worker claimed."""
+    if _runtime is None:
+        raise CapatazError("this process is not a worker")
+    return _runtime.run(batch)
+
+
+@app.task(name=TASK_FIRE_WORKFLOW)  # type: ignore[untyped-decorator]
+def fire_workflow(name: str, session: str, cron: str, timezone: str) -> str:
+    """Puts one inbox entry for the slot that is due now; returns its id."""
+    return fire(settings, name, session, cron, timezone)
+
+
+@app.task(name=TASK_PING)  # type: ignore[untyped-decorator]
+def ping(name: str) -> None:
+    """Answers on the reply list `name` with this worker's id: the liveness round trip."""
+    with mapped(), connect_sync(settings.redis.url) as client:
+        client.rpush(reply(name), _runtime.worker if _runtime else "")
+        client.expire(reply(name), 60)
+
+
+@signals.worker_init.connect  # type: ignore[untyped-decorator]
+def _start(sender: Any = None, **_: Any) -> None:
+    """Before the worker consumes: everything that its tasks need."""
+    global _runtime
+    if not settings.redis.url:
+        raise ConfigError("no state Redis is configured", hint="set REDIS_URL, or start with `capataz up`")
+    _runtime = Runtime(settings, own_queues(), os.environ.get(WORKER_ENV, ""))
+    _runtime.start()
+
+
+@signals.celeryd_after_setup.connect  # type: ignore[untyped-decorator]
+def _own_queue(instance: Any = None, **_: Any) -> None:
+    """Each worker has a queue of its own, for tools that live in one process."""
+    if _runtime is not None and instance is not None:
+        instance.app.amqp.queues.select_add(declare(worker_queue(_runtime.worker), own=True))
+
+
+@signals.worker_shutting_down.connect  # type: ignore[untyped-decorator]
+def _drain(**_: Any) -> None:
+    """At SIGTERM: in a thread, because signal handlers must not wait."""
+    if _runtime is not None:
+        threading.Thread(target=_runtime.drain, name="drain", daemon=True).start()
+
+
+@signals.worker_shutdown.connect  # type: ignore[untyped-decorator]
+def _stop(**_: Any) -> None:
+    """When no task is running any more."""
+    if _runtime is not None:
+        _runtime.stop()

@@ -1,0 +1,1 @@
+"""The execution envelope around every tool call."""

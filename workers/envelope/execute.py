@@ -1,0 +1,188 @@
+"""The execution envelope: what happens around every tool call, whatever the tool.
+
+check the signature -> claim the ledger row -> validate -> run before the deadline -> compress and cap -> end the row.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from shared.contract import VERSION, Batch, Effect, NodeError, NodeOrder, NodeResult, NodeState
+from shared.errors import CapatazError, StateUnavailable
+from shared.settings import Settings
+from shared.signing import canonical_json, verify
+from shared.state.nodes import NodeLedger
+from workers.compress import cap
+from workers.context import Services, ToolContext
+from workers.declare import Registry, Tool, ToolOutput
+from workers.envelope import results
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A ledger row that this worker is running."""
+
+    order: NodeOrder
+    attempt: int
+
+
+class Envelope:
+    """Runs batches. One per process, on its event loop."""
+
+    def __init__(self, registry: Registry, ledger: NodeLedger, services: Services, settings: Settings, key: bytes):
+        self._registry = registry
+        self._ledger = ledger
+        self._services = services
+        self._settings = settings
+        self._key = key
+        self._slots = asyncio.Semaphore(settings.worker.slots)
+        self.running: dict[Claim, asyncio.Task[None]] = {}
+        self.stopping = False
+
+    async def run_batch(self, batch: Batch) -> int:
+        """Claims and runs the nodes of a batch side by side; returns how many were claimed.
+
+        Nodes that are forged, already taken or out of time are left alone: their owner knows what to do.
+        """
+        if batch.v > VERSION or any(o.v > VERSION for o in batch.nodes):
+            log.error("batch of a newer version left alone; upgrade this worker", version=batch.v)
+            return 0
+        genuine = [o for o in batch.nodes if self._genuine(o)]
+        if self.stopping or not genuine:
+            return 0
+        async with self._slots:  # do not claim what cannot start soon
+            claims = await self._claim(genuine)
+        tasks = []
+        for claim in claims:
+            task = asyncio.create_task(self._run(claim))
+            self.running[claim] = task
+            task.add_done_callback(lambda _, c=claim: self.running.pop(c, None))  # type: ignore[misc]
+            tasks.append(task)
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        for claim, outcome in zip(claims, outcomes, strict=True):
+            if isinstance(outcome, StateUnavailable):
+                log.error("result could not be stored; its owner will see to it", node=claim.order.node)
+            elif isinstance(outcome, Exception):
+                log.error("envelope failed", node=claim.order.node, exc_info=outcome)
+        return len(claims)
+
+    def _genuine(self, order: NodeOrder) -> bool:
+        if verify(order, self._key):
+            return True
+        log.error(
+            "node refused: its signature is wrong",
+            node=order.node,
+            tool=order.tool,
+            hint="a forged message, or a coordinator with another CAPATAZ_SIGNING_KEY",
+        )
+        return False
+
+    async def _claim(self, orders: Sequence[NodeOrder]) -> list[Claim]:
+        answers = await self._ledger.claim(orders)
+        claims = []
+        for order, answer in zip(orders, answers, strict=True):
+            if isinstance(answer, int):
+                claims.append(Claim(order, answer))
+            else:
+                log.info("node not claimed", node=order.node, reason=answer)
+        return claims
+
+    async def _run(self, claim: Claim) -> None:
+        order = claim.order
+        started = int(time.time() * 1000)
+        async with self._slots:
+            try:
+                result = await self._result(claim)
+            except asyncio.CancelledError:
+                # Stopping, or the row was ended by its owner. Only what had no effect goes to another worker.
+                if order.effect is not Effect.WRITE:
+                    await self._ledger.give_back(order, claim.attempt)
+                raise
+        result = result.model_copy(
+            update={"started_ms": started, "ended_ms": int(time.time() * 1000), "worker": self._ledger.worker}
+        )
+        if not await self._ledger.end(order, claim.attempt, result):
+            log.warning("result came too late", node=order.node, state=result.state)
+
+    async def _result(self, claim: Claim) -> NodeResult:
+        order = claim.order
+        tool = self._registry.get(order.tool)
+        if tool is None:
+            return results.unknown_tool(order.tool)
+        now_ms = int(time.time() * 1000)
+        seconds = min(order.timeout_s, tool.spec.timeout_s, (order.not_after_ms - now_ms) / 1000)
+        if tool.spec.effect is Effect.WRITE and not await self._ledger.still_mine(order, claim.attempt):
+            raise asyncio.CancelledError
+        ctx = self._context(order, now_ms + int(seconds * 1000))
+        try:
+            async with asyncio.timeout(max(seconds, 0.0)):
+                output = await tool.call(ctx, order.args)
+            return await self._shape(tool, order, output)
+        except TimeoutError:
+            return results.timeout(order.tool, seconds, tool.spec.effect)
+        except CapatazError as error:
+            return results.failure(order.tool, error)
+        except Exception as error:  # noqa: BLE001 - a tool may raise anything; it becomes a result for the model
+            log.warning("tool raised", tool=order.tool, node=order.node, exc_info=error)
+            return results.crash(order.tool, error, tool.spec.effect)
+
+    def _context(self, order: NodeOrder, deadline_ms: int) -> ToolContext:
+        async def report(text: str) -> None:
+            await self._ledger.progress(order, text)
+
+        return ToolContext(
+            principal=order.principal,
+            session=order.session,
+            run=order.run,
+            node=order.node,
+            idempotency_key=order.node,
+            deadline_ms=deadline_ms,
+            settings=self._settings,
+            services=self._services,
+            report=report,
+        )
+
+    async def _shape(self, tool: Tool, order: NodeOrder, output: ToolOutput) -> NodeResult:
+        """Compresses and caps what the model reads; keeps aside what is too large to travel."""
+        full = output.seen
+        text = tool.compress(full) if tool.compress is not None else full
+        capped, cut = cap(text)
+        small = results.fits(output.value)
+        artifact: str | None = None
+        if cut or not small:
+            data = full if cut else canonical_json(output.value)
+            try:
+                artifact = await self._services.artifacts.put(order.principal, data.encode(), "text/plain")
+            except CapatazError as error:
+                note = NodeError(code=error.code, message=error.message, hint=error.hint)
+                capped += f"\n[the full output could not be kept: {error.message}]"
+                return NodeResult(state=NodeState.DONE, text=capped, error=note)
+            if cut:
+                capped, _ = cap(text, handle=artifact)
+        return NodeResult(state=NodeState.DONE, text=capped, value=output.value if small else None, artifact=artifact)
+
+    async def watch(self) -> None:
+        """Cancels what its owner has ended meanwhile (a cancelled run, a passed deadline)."""
+        for claim, task in list(self.running.items()):
+            if not await self._ledger.still_mine(claim.order, claim.attempt):
+                log.info("node stopped: its row has ended", node=claim.order.node)
+                task.cancel()
+
+    async def drain(self, grace_s: float) -> None:
+        """Stops claiming, gives `read` and `idempotent` nodes back, lets `write` finish within `grace_s` seconds."""
+        self.stopping = True
+        writes = []
+        for claim, task in list(self.running.items()):
+            if claim.order.effect is Effect.WRITE:
+                writes.append(task)
+            else:
+                task.cancel()
+        if writes:
+            await asyncio.wait(writes, timeout=grace_s)

@@ -1,0 +1,169 @@
+"""One worker process: an event loop in a thread of its own, and everything that lives on it.
+
+Celery's threads hand batches over and wait; all tools of the process run on this one loop, so asynchronous clients
+live as long as the process does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import httpx
+import structlog
+
+from shared.artifacts import SqlArtifacts
+from shared.catalogue import digest_of
+from shared.contract import Batch, WorkerInfo
+from shared.errors import CapatazError, StateUnavailable
+from shared.ids import nonce, process_id
+from shared.keyring import load_key
+from shared.models import TierClient
+from shared.settings import Settings
+from shared.signing import key_id
+from shared.sql.engine import Database
+from shared.state.connection import connect, connect_sync
+from shared.state.heartbeat import Heartbeat
+from shared.state.nodes import NodeLedger, beat_worker, forget_worker
+from shared.state.pipeline import Pipeliner
+from shared.state.session import SessionState
+from workers.context import Services
+from workers.declare import Registry
+from workers.envelope.execute import Envelope
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+WATCH_S = 1.0
+DRAIN_S = 20.0
+
+
+@dataclass
+class _Parts:
+    """What lives on the loop."""
+
+    envelope: Envelope
+    pipeline: Pipeliner
+    redis: Any
+    database: Database
+    model: TierClient
+    heartbeat: Heartbeat
+    watcher: asyncio.Task[None]
+
+
+class Runtime:
+    """Starts the loop thread, the services, the heartbeat; runs batches; stops in order."""
+
+    def __init__(self, settings: Settings, queues: tuple[str, ...], worker: str = "") -> None:
+        self.worker = worker or process_id("worker")
+        self._settings = settings
+        self._queues = queues
+        self._key = load_key(settings.data.dir)
+        self._registry = Registry()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="tools-loop", daemon=True)
+        self._parts: _Parts | None = None
+
+    def start(self) -> None:
+        """Loads the tools and begins to beat. Raises ConfigError, StateUnavailable or ArchiveUnavailable."""
+        self._registry.load_builtin()
+        for problem in self._registry.load_user(self._settings.worker.tool_modules):
+            log.error("user tools not loaded", problem=problem)
+        self._thread.start()
+        self._call(self._build()).result(timeout=60)
+        log.info("worker ready", worker=self.worker, queues=",".join(self._queues), tools=len(self._registry.tools))
+
+    def run(self, batch: dict[str, Any]) -> int:
+        """Runs a batch to its end; called from a Celery thread. Returns how many nodes were claimed."""
+        return self._call(self._running.envelope.run_batch(Batch.model_validate(batch))).result()
+
+    def drain(self) -> None:
+        """Stops claiming and lets go of running nodes; returns when none is left or the grace is over."""
+        if self._parts is not None:
+            self._call(self._parts.envelope.drain(DRAIN_S)).result(timeout=DRAIN_S + 5)
+
+    def stop(self) -> None:
+        """Ends everything."""
+        if self._parts is not None:
+            self._call(self._close(self._parts)).result(timeout=DRAIN_S + 10)
+            self._parts = None
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(timeout=5)
+
+    @property
+    def _running(self) -> _Parts:
+        if self._parts is None:
+            raise CapatazError("the worker runtime has not been started")
+        return self._parts
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    async def _build(self) -> None:
+        settings = self._settings
+        database = Database(settings.sql_url)
+        await asyncio.get_running_loop().run_in_executor(None, database.migrate)
+        client = connect(settings.redis.url)
+        pipeline = Pipeliner(client)
+        token = nonce()
+        ledger = NodeLedger(pipeline, self.worker, token, settings.limits)
+        model = TierClient(settings.models)
+        services = Services(
+            db=database,
+            artifacts=SqlArtifacts(database),
+            state=SessionState(pipeline, settings.limits),
+            model=model,
+            http=httpx.AsyncClient,
+            blocking=ThreadPoolExecutor(settings.worker.blocking_threads, thread_name_prefix="tool"),
+        )
+        envelope = Envelope(self._registry, ledger, services, settings, self._key)
+        heartbeat = self._heartbeat(token)
+        await heartbeat.start()
+        watcher = asyncio.create_task(self._watch(envelope))
+        self._parts = _Parts(envelope, pipeline, client, database, model, heartbeat, watcher)
+
+    def _heartbeat(self, token: str) -> Heartbeat:
+        settings = self._settings
+        catalogue = self._registry.catalogue(settings)
+        info = WorkerInfo(
+            id=self.worker,
+            nonce=token,
+            catalogue=digest_of(catalogue),
+            queues=self._queues,
+            slots=settings.worker.slots,
+            key_id=key_id(self._key),
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            started_ms=int(time.time() * 1000),
+        )
+        client = connect_sync(settings.redis.url)
+        ttl = settings.worker.lease_ttl_s
+        return Heartbeat(
+            lambda: beat_worker(client, info, catalogue, ttl), lambda: forget_worker(client, self.worker), ttl
+        )
+
+    async def _watch(self, envelope: Envelope) -> None:
+        while True:
+            await asyncio.sleep(WATCH_S)
+            try:
+                await envelope.watch()
+            except StateUnavailable as error:
+                log.warning("cannot look after running nodes", error=str(error))
+
+    async def _close(self, parts: _Parts) -> None:
+        parts.watcher.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await parts.watcher
+        await parts.heartbeat.stop()
+        await parts.model.aclose()
+        await parts.pipeline.aclose()
+        await parts.redis.aclose()
+        parts.database.close()

@@ -1,0 +1,163 @@
+"""Notes: short texts that a user keeps, found again by their words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated
+
+from pydantic import Field, JsonValue
+
+from shared.contract import Effect, GroupSpec
+from shared.errors import ModelError
+from shared.sql import notes
+from workers.compress import snippet
+from workers.context import ToolContext
+from workers.declare import ToolOutput, tool
+
+GROUP = GroupSpec(
+    name="notes",
+    title="Notes",
+    keywords={
+        "es": (
+            "nota", "notas", "apunta", "apuntar", "apunte", "apuntes", "anota", "anotar", "anotación", "anótame",
+            "apúntame", "libreta", "cuaderno", "toma nota", "lista de la compra", "guarda esto", "mis notas",
+        ),
+        "en": (
+            "note", "notes", "jot", "write down", "note down", "take a note", "notebook", "memo", "shopping list",
+            "save this", "my notes", "jot down",
+        ),
+    },
+    examples={
+        "es": (
+            "apunta que la llave del trastero está en el cajón de arriba",
+            "guarda una nota con la receta del gazpacho",
+            "¿qué tenía anotado sobre el seguro del coche?",
+            "enséñame mis notas",
+            "borra la nota de la mudanza",
+            "añade leche y pan a la lista de la compra",
+            "cambia la nota del dentista y pon el teléfono nuevo",
+            "busca en mis apuntes la contraseña del portal",
+        ),
+        "en": (
+            "write down that the spare key is in the top drawer",
+            "save a note with the pancake recipe",
+            "what did I write about the car insurance?",
+            "show me my notes",
+            "delete the note about the move",
+            "add milk and bread to the shopping list",
+            "change the dentist note and put in the new phone number",
+            "look through my notes for the door code",
+        ),
+    },
+)  # fmt: skip
+
+_Id = Annotated[str, Field(description="The note's id, as note_list or note_search gave it")]
+_Title = Annotated[str, Field(description="Short name; a note with the same title is replaced", min_length=1)]
+_Tags = Annotated[list[str], Field(description="Words to group notes by", max_length=20)]
+_Limit = Annotated[int, Field(description="How many at most", ge=1, le=100)]
+
+
+def _as_value(note: notes.Note) -> dict[str, JsonValue]:
+    updated = datetime.fromtimestamp(note.updated_ms / 1000, UTC).isoformat(timespec="seconds")
+    return {"id": note.id, "title": note.title, "text": note.text, "tags": [*note.tags], "updated": updated}
+
+
+def _listed(found: Sequence[notes.Note], empty: str, *, whole: bool) -> ToolOutput:
+    lines = []
+    for note in found:
+        tags = f" [{', '.join(note.tags)}]" if note.tags else ""
+        body = note.text if whole else snippet(note.text)
+        lines.append(f"- {note.title} (id {note.id}){tags}: {body}")
+    return ToolOutput({"notes": [_as_value(note) for note in found]}, "\n".join(lines) or empty)
+
+
+@tool(
+    group="notes",
+    effect=Effect.IDEMPOTENT,
+    keywords={"es": ("guardar", "apunta", "anota"), "en": ("save", "write down", "jot")},
+    examples={"es": ("apunta que el lunes viene el fontanero",), "en": ("note that the plumber comes on monday",)},
+)
+async def note_save(
+    ctx: ToolContext,
+    title: _Title,
+    text: Annotated[str, Field(description="The note itself")],
+    tags: _Tags = [],  # noqa: B006 - copied by the validator, never changed
+) -> ToolOutput:
+    """Saves a note for the user, or replaces the one with the same title."""
+    now_ms = ctx.now_ms
+    note, created = await ctx.services.db.run(
+        lambda conn: notes.save(conn, ctx.principal, title=title, text=text, tags=tags, now_ms=now_ms)
+    )
+    done = "Saved" if created else "Replaced"
+    return ToolOutput({**_as_value(note), "created": created}, f'{done} note "{note.title}" (id {note.id}).')
+
+
+@tool(
+    group="notes",
+    effect=Effect.READ,
+    keywords={"es": ("listar", "ver notas", "mis notas"), "en": ("list", "show notes", "my notes")},
+    examples={"es": ("¿qué notas tengo?",), "en": ("which notes do I have?",)},
+)
+async def note_list(
+    ctx: ToolContext,
+    limit: _Limit = 20,
+    offset: Annotated[int, Field(description="How many of the newest to pass over", ge=0)] = 0,
+) -> ToolOutput:
+    """Lists the user's notes, the last changed first, with the beginning of each."""
+    found = await ctx.services.db.run(lambda conn: notes.list_notes(conn, ctx.principal, limit, offset))
+    return _listed(found, "There are no notes." if offset == 0 else "There are no more notes.", whole=False)
+
+
+@tool(
+    group="notes",
+    effect=Effect.READ,
+    keywords={"es": ("buscar", "busca en mis notas"), "en": ("search", "find in my notes")},
+    examples={"es": ("busca la nota del seguro",), "en": ("find the note about insurance",)},
+)
+async def note_search(
+    ctx: ToolContext,
+    query: Annotated[str, Field(description="Words that must all occur; case and accents do not matter")],
+    limit: _Limit = 10,
+) -> ToolOutput:
+    """Finds the user's notes whose title, text or tags hold all the words, and returns them whole."""
+    found = await ctx.services.db.run(lambda conn: notes.search(conn, ctx.principal, query, limit))
+    return _listed(found, f"No note holds all of: {query}", whole=True)
+
+
+@tool(
+    group="notes",
+    effect=Effect.IDEMPOTENT,
+    keywords={"es": ("cambiar", "editar"), "en": ("change", "edit")},
+    examples={"es": ("corrige la nota del dentista",), "en": ("correct the dentist note",)},
+)
+async def note_update(
+    ctx: ToolContext,
+    id: _Id,
+    title: Annotated[str | None, Field(description="New title")] = None,
+    text: Annotated[str | None, Field(description="New text, in place of the whole old one")] = None,
+    tags: Annotated[list[str] | None, Field(description="New tags, in place of the old ones")] = None,
+) -> ToolOutput:
+    """Changes what is given of one note; the rest stays."""
+    if title is None and text is None and tags is None:
+        raise ModelError("nothing to change was given", hint="give title, text or tags", code="bad_arguments")
+    now_ms = ctx.now_ms
+    note = await ctx.services.db.run(
+        lambda conn: notes.update(conn, ctx.principal, id, title=title, text=text, tags=tags, now_ms=now_ms)
+    )
+    if note is None:
+        raise ModelError(f"there is no note with id {id}", hint="note_list shows the ids", code="not_found")
+    return ToolOutput(_as_value(note), f'Changed note "{note.title}" (id {note.id}).')
+
+
+@tool(
+    group="notes",
+    effect=Effect.IDEMPOTENT,
+    keywords={"es": ("borrar", "eliminar"), "en": ("delete", "remove")},
+    examples={"es": ("borra la nota de la mudanza",), "en": ("delete the note about the move",)},
+)
+async def note_delete(ctx: ToolContext, id: _Id) -> ToolOutput:
+    """Deletes one note of the user for good."""
+    deleted = await ctx.services.db.run(lambda conn: notes.delete(conn, ctx.principal, id))
+    text = f"Deleted note {id}." if deleted else f"There is no note {id} (any more)."
+    return ToolOutput({"id": id, "deleted": deleted}, text)

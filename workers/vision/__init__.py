@@ -1,0 +1,1 @@
+"""Looking at images, on a queue of its own."""

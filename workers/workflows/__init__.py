@@ -1,0 +1,1 @@
+"""Deterministic workflows: graphs that code wrote beforehand; see `workers.workflows.define` for how."""
