@@ -93,8 +93,10 @@ class Supervision:
         loop: ReactRun | WorkflowRun | None = None
         try:
             await self._record(handle)
-            workflow = handle.message.kind == "workflow"
-            loop = WorkflowRun(handle, self._services) if workflow else ReactRun(handle, self._services)
+            if handle.message.kind == "workflow":
+                loop = await WorkflowRun.prepare(handle, self._services)
+            else:
+                loop = ReactRun(handle, self._services)
             return await loop.run(), None
         except RunCancelled as stop:
             change = await loop.collector.cancel_all(stop.message) if loop else None

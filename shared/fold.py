@@ -42,6 +42,8 @@ class RunFold:
     assistants: list[Assistant] = field(default_factory=list)
     nudges: list[Nudge] = field(default_factory=list)
     has_context: bool = False
+    offered: dict[str, None] = field(default_factory=dict)
+    """Names of tools offered for this run."""
     usage: Usage = field(default_factory=Usage)
     cost: Decimal | None = Decimal(0)
     ended: RunEnded | None = None
@@ -135,12 +137,19 @@ class SessionFold:
             case FactSet():
                 self.facts[value.name] = value
             case Offered():
-                self.offered_groups.update(dict.fromkeys(value.groups))
-                self.offered_tools.update(dict.fromkeys(value.tools))
+                run.offered.update(dict.fromkeys(value.tools))
+                self._keep_offered(value)
             case RunEnded():
                 self._end(run, value)
             case None:
                 pass
+
+    def _keep_offered(self, value: Offered) -> None:
+        """What stays for the session: groups that were chosen, tools that were searched for; not a heap of all."""
+        if value.layer == "find_tools":
+            self.offered_tools.update(dict.fromkeys(value.tools))
+        elif value.layer not in ("all", "explicit"):
+            self.offered_groups.update(dict.fromkeys(value.groups))
 
     def _assistant(self, run: RunFold, value: Assistant) -> None:
         self._settle()

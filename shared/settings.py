@@ -211,7 +211,14 @@ class Settings(BaseSettings):
 
 
 # Read by other code under the CAPATAZ_ prefix; they are not fields of the tree.
-_SECRET_ENV = {"CAPATAZ_SIGNING_KEY", "CAPATAZ_FLOWER_PASSWORD", "CAPATAZ_CONFIG"}
+_OTHER_ENV = {
+    "CAPATAZ_CONFIG",
+    "CAPATAZ_FLOWER_PASSWORD",
+    "CAPATAZ_LOG",
+    "CAPATAZ_SIGNING_KEY",
+    "CAPATAZ_WORKER_ID",
+    "CAPATAZ_WORKER_QUEUES",
+}
 
 
 def config_file(env: dict[str, str] | None = None) -> Path | None:
@@ -228,7 +235,7 @@ def config_file(env: dict[str, str] | None = None) -> Path | None:
 
 def _unknown_env(env: dict[str, str]) -> str | None:
     for name in sorted(env):
-        if not name.startswith("CAPATAZ_") or name in _SECRET_ENV:
+        if not name.startswith("CAPATAZ_") or name in _OTHER_ENV:
             continue
         node: Any = Settings
         for part in name.removeprefix("CAPATAZ_").lower().split("__"):

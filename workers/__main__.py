@@ -31,7 +31,7 @@ def main() -> None:
         from workers.app import app, settings
     except CapatazError as error:
         sys.exit(f"worker cannot start: {error}")
-    argv = ["worker", "--pool=threads", f"--concurrency={settings.worker.threads}", f"--queues={','.join(queues)}"]
+    argv = ["--quiet", "worker", "--pool=threads", f"--concurrency={settings.worker.threads}", f"--queues={','.join(queues)}"]
     argv += [f"--hostname={worker}@%h", "--loglevel=WARNING", "--without-gossip", "--without-mingle"]
     app.worker_main(argv)
 

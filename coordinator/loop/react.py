@@ -90,6 +90,8 @@ class ReactRun:
 
     async def _open(self) -> None:
         message, services = self._handle.message, self._services
+        if not services.directory.workers:
+            await services.directory.refresh()  # the first message of a system that has just started
         facts = await services.session_state.facts(self._handle.lease.session)
         now = datetime.now(ZoneInfo(services.settings.workflows.timezone))
         decision = await services.chooser.choose(
@@ -119,14 +121,13 @@ class ReactRun:
         return self._services.tiers.chain(wanted or self._agent.tier)
 
     def _offered(self) -> list[ToolSpec]:
-        """Tools of this step in catalogue order: what was offered before stays."""
-        session, services = self._handle.session, self._services
-        tools = [
+        """Tools of this step in catalogue order: what was chosen for the session before stays."""
+        session, run = self._handle.session, self._handle.run
+        return [
             t
-            for t in services.directory.catalogue.tools
-            if t.always or t.name in session.offered_tools or t.group in session.offered_groups
+            for t in self._services.directory.catalogue.tools
+            if t.always or t.name in run.offered or t.name in session.offered_tools or t.group in session.offered_groups
         ]
-        return tools
 
     async def _step(self, forced: bool) -> None:
         """One model call, logged together with the nodes that it asks for."""

@@ -49,6 +49,13 @@ class WorkflowRun:
         self._steps = {s.id: s for s in spec.steps}
         self._node_of = {s.id: node_id(handle.lease.run, 0, 0, i) for i, s in enumerate(spec.steps)}
 
+    @classmethod
+    async def prepare(cls, handle: Handle, services: LoopServices) -> WorkflowRun:
+        """A run whose workflow is looked up anew if it is not known yet. Raises ConfigError if nobody offers it."""
+        if services.directory.workflow(handle.message.workflow) is None:
+            await services.directory.refresh()
+        return cls(handle, services)
+
     async def run(self) -> Outcome:
         """Runs to an outcome. Raises RunCancelled, LeaseLost, OperatorError."""
         flow = Dataflow({s.id: s.needs for s in self._spec.steps}, ended=self._known())

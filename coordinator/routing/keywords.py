@@ -7,18 +7,9 @@ and uses its tokens up, so that "sticky note" may belong to one group and "note"
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 
 from coordinator.routing.text import stems
-
-
-@dataclass(frozen=True, slots=True)
-class Match:
-    """What a message had in common with the phrases. `covered` counts the tokens that belonged to some phrase."""
-
-    weights: dict[str, float]
-    covered: int
 
 
 class KeywordIndex:
@@ -34,26 +25,43 @@ class KeywordIndex:
         for key in sorted(owners, key=lambda k: (-len(k), k)):
             self._by_first[key[0]].append((key, tuple(sorted(owners[key]))))
 
-    def match(self, words: Sequence[str]) -> Match:
-        """Weights per owner for a message given as `stems`.
+    def match(self, words: Sequence[str]) -> dict[str, float]:
+        """Points by owner for a message given as `stems`.
 
-        A phrase counts as many points as it has tokens, shared among the owners that claim it. Repeating a phrase
+        A phrase is worth as many points as it has tokens, shared among the owners that claim it. Repeating a phrase
         adds nothing.
         """
-        weights: dict[str, float] = defaultdict(float)
+        points: dict[str, float] = defaultdict(float)
         seen: set[tuple[str, ...]] = set()
-        at = covered = 0
+        at = 0
         while at < len(words):
-            for key, owners in self._by_first.get(words[at], ()):
-                if tuple(words[at : at + len(key)]) == key:
-                    break
-            else:
+            found = next(self._phrases_at(words, at), None)
+            if found is None:
                 at += 1
                 continue
+            key, owners = found
             if key not in seen:
                 seen.add(key)
                 for owner in owners:
-                    weights[owner] += len(key) / len(owners)
-            covered += len(key)
+                    points[owner] += len(key) / len(owners)
             at += len(key)
-        return Match(dict(weights), covered)
+        return dict(points)
+
+    def cover(self, words: Sequence[str]) -> frozenset[str] | None:
+        """The owners of phrases that make up the whole message, given as `stems`; None if no sequence of them does."""
+        reached: list[frozenset[str] | None] = [frozenset(), *[None] * len(words)]
+        for at in range(len(words)):
+            so_far = reached[at]
+            if so_far is None:
+                continue
+            for key, owners in self._phrases_at(words, at):
+                end = at + len(key)
+                if reached[end] is None:  # the first way found is the one with the longest phrases
+                    reached[end] = so_far.union(owners)
+        return reached[-1]
+
+    def _phrases_at(self, words: Sequence[str], at: int) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+        """The phrases that start at `at` with their owners, the longest first."""
+        for key, owners in self._by_first.get(words[at], ()):
+            if tuple(words[at : at + len(key)]) == key:
+                yield key, owners

@@ -13,6 +13,7 @@ from shared.entries import Event
 
 _MARKS = {NodeState.DONE: "✓", NodeState.SKIPPED: "·", NodeState.CANCELLED: "·", NodeState.OUTCOME_UNKNOWN: "?"}
 _MAX_ARGS = 100
+_MAX_LABEL = 40
 
 
 @dataclass
@@ -30,6 +31,7 @@ class EventPrinter:
     """Workers that ended nodes."""
     streamed: str = ""
     """The text of the present step."""
+    _labels: dict[str, str] = field(default_factory=dict)
     _column: int = 0
     _mode: str = ""
 
@@ -66,23 +68,26 @@ class EventPrinter:
 
     def _on_node_planned(self, data: dict[str, Any]) -> None:
         args = data.get("args")
-        text = json.dumps(args, ensure_ascii=False) if args else ""
-        cut = text if len(text) <= _MAX_ARGS else text[: _MAX_ARGS - 1] + "…"
-        self.line(f"  → {data.get('tool', '?')} {cut}".rstrip())
+        text = _cut(json.dumps(args, ensure_ascii=False) if args else "", _MAX_ARGS)
+        first = next(iter(args.values()), "") if isinstance(args, dict) else ""
+        self._labels[str(data.get("node"))] = _cut(str(first), _MAX_LABEL).replace("\n", " ")
+        self.line(f"  → {data.get('tool', '?')} {text}".rstrip())
 
     def _on_node_progress(self, data: dict[str, Any]) -> None:
         self.line(f"    {data.get('text', '')}", dim=True)
 
     def _on_node_finished(self, data: dict[str, Any]) -> None:
         state = str(data.get("state", "?"))
-        self.nodes[str(data.get("node", len(self.nodes)))] = state
+        node = str(data.get("node"))
+        self.nodes[node] = state
         if worker := data.get("worker"):
             self.workers.add(str(worker))
-        took = _seconds(data.get("started_ms"), data.get("ended_ms"))
+        took = _took(data.get("started_ms"), data.get("ended_ms"))
         mark = _MARKS.get(NodeState(state), "✗") if state in set(NodeState) else "?"
         detail = "" if state == NodeState.DONE else f" {state}: {_error_text(data)}"
         where = f"  on {worker}" if worker else ""
-        self.line(f"  {mark} {data.get('tool', '?')}{detail}{took}{where}")
+        label = f" {self._labels[node]}" if self._labels.get(node) else ""
+        self.line(f"  {mark} {data.get('tool', '?')}{label}{detail}{took}{where}")
 
     def _on_notice(self, data: dict[str, Any]) -> None:
         self.line(f"! {data.get('text') or data.get('code', '')}", dim=True)
@@ -106,9 +111,14 @@ class EventPrinter:
         self.write(f"\x1b[2m{text}\x1b[0m" if dim and self.colour else text)
 
 
-def _seconds(started: object, ended: object) -> str:
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _took(started: object, ended: object) -> str:
     if isinstance(started, int) and isinstance(ended, int) and 0 < started <= ended:
-        return f" {(ended - started) / 1000:.2f} s"
+        took = ended - started
+        return f"  {took} ms" if took < 1000 else f"  {took / 1000:.1f} s"
     return ""
 
 

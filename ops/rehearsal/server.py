@@ -37,6 +37,8 @@ class Recorded:
     headers: Mapping[str, str]
     body: Any
     reply: Reply | None
+    at: float
+    """When it had arrived, on the monotonic clock."""
 
 
 class RehearsalServer:
@@ -137,7 +139,7 @@ class RehearsalServer:
 
     def _record(self, http: web.Request, body: Any, reply: Reply | None) -> None:
         headers = {name.lower(): value for name, value in http.headers.items()}
-        self.requests.append(Recorded(http.path, headers, body, reply))
+        self.requests.append(Recorded(http.path, headers, body, reply, time.monotonic()))
         if self._on_request is not None:
             self._on_request()
 

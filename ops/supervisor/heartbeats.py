@@ -21,6 +21,10 @@ class Alive:
     coordinators: tuple[str, ...] = ()
     workers: tuple[str, ...] = ()
 
+    def has(self, pid: int | None) -> bool:
+        """True if the process `pid` of this machine is among them: ids hold the process id between dashes."""
+        return pid is not None and any(f"-{pid}-" in one for one in (*self.coordinators, *self.workers))
+
 
 def alive(client: redis.Redis, now: Callable[[], float] = time.time) -> Alive:
     """Reads both heartbeat sets once. Raises redis-py's errors; `now` gives Unix seconds."""

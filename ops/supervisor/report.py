@@ -101,6 +101,7 @@ class TableReporter:
 
 def _table(rows: Sequence[Row], now: float) -> Table:
     from rich.table import Table
+    from rich.text import Text
 
     colours = {State.RUNNING: "green", State.BACKING_OFF: "red"}
     table = Table("process", "pid", "state", "since", "restarts", "", box=None, padding=(0, 2, 0, 0))
@@ -108,10 +109,10 @@ def _table(rows: Sequence[Row], now: float) -> Table:
         table.add_row(
             row.name,
             str(row.pid or "-"),
-            f"[{colours.get(row.state, 'yellow')}]{row.state}[/]",
+            Text(row.state, style=colours.get(row.state, "yellow")),
             duration(now - row.since),
             str(row.restarts),
-            row.note,
+            Text(row.note),
         )
     return table
 

@@ -221,11 +221,11 @@ class Supervisor:
 
     async def _watch(self) -> None:
         """Says when the system is ready, then keeps the table fresh until asked to stop."""
-        wanted = len([child for child in self._children if child.spec.role == "worker"])
+        wanted = [child for child in self._children if child.spec.role in ("coordinator", "worker")]
         while not self._stop.is_set():
             if not self._ready.is_set():
                 live = await asyncio.to_thread(self._alive)
-                if live.coordinators and len(live.workers) >= wanted:
+                if all(live.has(child.row.pid) for child in wanted):
                     self._ready.set()
                     seconds = time.monotonic() - self._started
                     self._report.say(f'ready in {seconds:.1f} s: capataz ask "…"  (stop with Ctrl-C or `capataz down`)')

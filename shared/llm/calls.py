@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shared.llm.model import BrokenCall, Opaque, ToolCall
-from shared.llm.text import has_lone_surrogate, join_pairs, writable
+from shared.llm.text import has_lone_surrogate, join_pairs, writable, writable_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ def _refuse(word: str) -> Any:
 
 
 def merge_opaque(target: Opaque, more: Mapping[str, Any]) -> None:
-    """Adds `more` to `target` in place: objects merge, anything else replaces, nulls add nothing."""
+    """Adds a copy of `more` to `target`: objects merge, anything else replaces, nulls add nothing."""
     for key, value in more.items():
         if value is None:
             continue
@@ -234,4 +234,4 @@ def merge_opaque(target: Opaque, more: Mapping[str, Any]) -> None:
         if isinstance(present, dict) and isinstance(value, Mapping):
             merge_opaque(present, value)
         else:
-            target[key] = json.loads(json.dumps(value)) if isinstance(value, dict | list) else value
+            target[writable(key)] = writable_json(value)

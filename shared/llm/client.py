@@ -9,20 +9,22 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
 
 import httpx
 
+from shared.llm.deadlines import Timeouts, Watch
 from shared.llm.dialects import Decoder, Encoded, dialect_of, prepare
-from shared.llm.errors import CutStream, LlmError, NotFound, ServerFault, Timeout, TimeoutKind, from_response
+from shared.llm.dialects.base import loads
+from shared.llm.errors import CutStream, LlmError, NotFound, ServerFault, from_response
 from shared.llm.model import Completion, Request, StreamItem
 from shared.llm.provider import Provider
 from shared.llm.sse import SseParser
 from shared.llm.transport import TRANSPORT_ERRORS, HttpPool, body_chunks, build, mapped
 from shared.llm.usage import estimate
-from shared.settings import ModelSettings
+
+__all__ = ["ModelClient", "Timeouts"]
 
 _log = logging.getLogger("capataz.llm")
 
@@ -32,30 +34,10 @@ _ERROR_BODY_S = 5.0
 _DRAIN_S = 0.05
 
 
-@dataclass(frozen=True)
-class Timeouts:
-    """Deadlines in seconds. `first_token` and `total` count from the start of the call.
-
-    `idle` bounds the silence between two pieces of content, `grace` the wait for usage after the model has
-    finished. Comments and pings of the server are silence.
-    """
-
-    connect: float = 10.0
-    first_token: float = 60.0
-    idle: float = 30.0
-    total: float = 300.0
-    grace: float = 1.0
-
-    @classmethod
-    def of(cls, settings: ModelSettings) -> Timeouts:
-        """Those of the settings."""
-        return cls(settings.connect_s, settings.first_token_s, settings.idle_s, settings.total_s)
-
-
 class ModelClient:
     """Calls models. One per process serves any number of calls at once; make it anywhere, use it in a loop."""
 
-    def __init__(self, *, timeouts: Timeouts = Timeouts()) -> None:
+    def __init__(self, *, timeouts: Timeouts) -> None:
         self._timeouts = timeouts
         self._pool = HttpPool(timeouts.connect)
 
@@ -69,7 +51,7 @@ class ModelClient:
         for notice in encoded.notices:
             _log.warning("%s/%s: %s", provider.name, request.model, notice)
         decoder = dialect_of(provider.dialect).decoder(provider, encoded.names)
-        watch = _Watch(self._timeouts, whole=not provider.switches.stream)
+        watch = Watch(self._timeouts, whole=not provider.switches.stream)
         billed = False
         try:
             response = await self._send(provider, encoded, watch)
@@ -77,10 +59,13 @@ class ModelClient:
                 if not response.is_success:
                     raise await _failure(response)
                 billed = True
-                async with aclosing(_items(response, decoder, watch)) as items:
-                    async for item in items:
-                        yield _with_usage(item, request)
+                answer = _Answer(response, decoder, watch)
+                while (items := await answer.more()) is not None:
+                    for item in items:
+                        yield _with_usage(item, request) if isinstance(item, Completion) else item
+                await answer.drain()
             finally:
+                watch.close()
                 await response.aclose()
         except LlmError as error:
             error.provider = provider.name
@@ -89,6 +74,7 @@ class ModelClient:
                 error.usage = decoder.usage or estimate(request, partial=decoder.partial_text)
             if provider.api_key is not None:  # some gateways quote the key
                 error.message = error.message.replace(provider.api_key.get_secret_value(), "***")
+                error.args = (error.message,)
             raise
 
     async def complete(self, provider: Provider, request: Request) -> Completion:
@@ -103,7 +89,7 @@ class ModelClient:
         """Closes the connections."""
         await self._pool.aclose()
 
-    async def _send(self, provider: Provider, encoded: Encoded, watch: _Watch) -> httpx.Response:
+    async def _send(self, provider: Provider, encoded: Encoded, watch: Watch) -> httpx.Response:
         client = self._pool.client
         body = json.dumps(encoded.body, ensure_ascii=False, separators=(",", ":")).encode()
         auth = dialect_of(provider.dialect).auth
@@ -113,83 +99,105 @@ class ModelClient:
             async with asyncio.timeout(seconds):
                 return await client.send(sent, stream=True)
         except TimeoutError as error:
-            raise Timeout(kind, watch.limit(kind)) from error
+            raise watch.timeout(kind) from error
         except TRANSPORT_ERRORS as error:
-            raise mapped(error, connect_s=self._timeouts.connect, answered=False) from error
+            raise mapped(error, answered=False, connect_s=self._timeouts.connect) from error
 
 
-def _with_usage(item: StreamItem, request: Request) -> StreamItem:
-    """The item; a Completion whose provider never counted gets an estimate, so that budgets hold."""
-    if isinstance(item, Completion) and item.usage is None:
-        return item.model_copy(update={"usage": estimate(request, item)})
-    return item
+def _with_usage(completion: Completion, request: Request) -> Completion:
+    """The completion; one whose provider never counted gets an estimate, so that budgets hold."""
+    if completion.usage is not None:
+        return completion
+    return completion.model_copy(update={"usage": estimate(request, completion)})
 
 
-async def _items(response: httpx.Response, decoder: Decoder, watch: _Watch) -> AsyncGenerator[StreamItem, None]:
-    chunks = body_chunks(response)
-    head = b""
-    while not head.strip():
-        chunk = await watch.read(chunks, decoder)
-        if chunk is None:
-            raise CutStream("the answer has no body")
-        head += chunk
-        if len(head) > _MAX_ERROR_BYTES:
-            raise ServerFault("the answer is nothing but blank space", code="not_an_api")
-    # What it is decides, not what its content type says: servers mislabel both ways.
-    first = head.lstrip()[:1]
-    if first == b"<":
-        raise NotFound("an HTML page came instead of an answer", code="not_an_api", hint="is base_url a model API?")
-    if first in (b"{", b"["):
-        items = decoder.document(await _document(head, chunks, decoder, watch))
-        for item in items + decoder.close():
-            yield item
-        return
-    async with aclosing(_events(head, chunks, decoder, watch)) as streamed:
-        async for item in streamed:
-            yield item
+class _Answer:
+    """One answer as it arrives: `more` gives the items of what came next, until it gives None."""
 
+    def __init__(self, response: httpx.Response, decoder: Decoder, watch: Watch) -> None:
+        self._chunks = body_chunks(response)
+        self._decoder = decoder
+        self._watch = watch
+        self._parser = SseParser()
+        self._begun = False
+        self._over = False
+        self._at_end = False  # of the body
+        self._error: LlmError | None = None  # came behind items that have to be given out first
 
-async def _events(
-    head: bytes, chunks: AsyncIterator[bytes], decoder: Decoder, watch: _Watch
-) -> AsyncGenerator[StreamItem, None]:
-    parser = SseParser()
-    chunk: bytes | None = head
-    while True:
-        for event in parser.close() if chunk is None else parser.feed(chunk):
-            for item in decoder.feed(event):
-                yield item
-        if chunk is None or decoder.done:
-            break
-        chunk = await watch.read(chunks, decoder)
-    for item in decoder.close():
-        yield item
-    if chunk is not None:
-        await _drain(chunks)
+    async def more(self) -> list[StreamItem] | None:
+        """The next items, possibly none; None when all were given. Raises LlmError."""
+        if self._error is not None:
+            raise self._error
+        if self._over:
+            return None
+        if not self._begun:
+            self._begun = True
+            return await self._begin()
+        return self._take(await self._read())
 
+    async def drain(self) -> None:
+        """Reads the end of a body whose content is over, so that the connection can be used again."""
+        if self._at_end:
+            return
+        try:
+            async with asyncio.timeout(_DRAIN_S):
+                async for _ in self._chunks:
+                    pass
+        except TRANSPORT_ERRORS:  # a TimeoutError is one of them; the answer is complete either way
+            pass
 
-async def _drain(chunks: AsyncIterator[bytes]) -> None:
-    """Reads the end of a body whose content is over, so that the connection can be used again."""
-    try:
-        async with asyncio.timeout(_DRAIN_S):
-            async for _ in chunks:
-                pass
-    except TRANSPORT_ERRORS:  # a TimeoutError is one of them; the answer is complete either way
-        pass
+    async def _read(self) -> bytes | None:
+        try:
+            return await self._watch.read(self._chunks, self._decoder)
+        except TRANSPORT_ERRORS as error:
+            if self._decoder.finished:
+                return None
+            raise mapped(error, answered=True) from error
 
+    async def _begin(self) -> list[StreamItem]:
+        head = b""
+        while not head.strip():
+            chunk = await self._read()
+            if chunk is None:
+                raise CutStream("the answer has no body")
+            head += chunk
+            if len(head) > _MAX_ERROR_BYTES:
+                raise ServerFault("the answer is nothing but blank space", code="not_an_api")
+        # What it is decides, not what its content type says: servers mislabel both ways.
+        first = head.lstrip()[:1]
+        if first == b"<":
+            raise NotFound("an HTML page came instead of an answer", code="not_an_api", hint="is base_url a model API?")
+        if first in (b"{", b"["):
+            self._over = self._at_end = True
+            return self._decoder.document(await self._document(head)) + self._decoder.close()
+        return self._take(head)
 
-async def _document(head: bytes, chunks: AsyncIterator[bytes], decoder: Decoder, watch: _Watch) -> object:
-    watch.whole = True
-    parts, size = [head], len(head)
-    while (chunk := await watch.read(chunks, decoder)) is not None:
-        parts.append(chunk)
-        size += len(chunk)
-        if size > MAX_DOCUMENT_BYTES:
-            raise ServerFault(f"the answer has more than {MAX_DOCUMENT_BYTES} bytes", code="event_too_large")
-    text = b"".join(parts).decode("utf-8", "replace")
-    try:
-        return json.loads(text, strict=False)
-    except (ValueError, RecursionError) as error:
-        raise CutStream("the answer is not whole JSON") from error
+    def _take(self, chunk: bytes | None) -> list[StreamItem]:
+        items: list[StreamItem] = []
+        try:
+            for event in self._parser.close() if chunk is None else self._parser.feed(chunk):
+                items += self._decoder.feed(event)
+            if chunk is None or self._decoder.done:
+                self._over, self._at_end = True, chunk is None
+                items += self._decoder.close()
+        except LlmError as error:
+            if not items:
+                raise
+            self._error = error
+        return items
+
+    async def _document(self, head: bytes) -> object:
+        self._watch.whole = True
+        parts, size = [head], len(head)
+        while (chunk := await self._read()) is not None:
+            parts.append(chunk)
+            size += len(chunk)
+            if size > MAX_DOCUMENT_BYTES:
+                raise ServerFault(f"the answer has more than {MAX_DOCUMENT_BYTES} bytes", code="event_too_large")
+        try:
+            return loads(b"".join(parts).decode("utf-8", "replace"))
+        except (ValueError, RecursionError) as error:
+            raise CutStream("the answer is not whole JSON") from error
 
 
 async def _failure(response: httpx.Response) -> LlmError:
@@ -206,63 +214,3 @@ async def _failure(response: httpx.Response) -> LlmError:
     headers = {name.lower(): value for name, value in response.headers.items()}
     media_type = headers.get("content-type", "")
     return from_response(response.status_code, headers, body, now=time.time(), media_type=media_type)
-
-
-class _Watch:
-    """The deadlines of one call. Only time spent waiting for the server counts as silence."""
-
-    def __init__(self, timeouts: Timeouts, *, whole: bool) -> None:
-        self.whole = whole  # the answer comes in one piece: nothing but the total deadline makes sense
-        self._timeouts = timeouts
-        self._start = time.monotonic()
-        self._silent = 0.0
-        self._pieces = 0
-        self._grace = timeouts.grace
-
-    def limit(self, kind: TimeoutKind) -> float:
-        """The configured seconds of a deadline."""
-        return float(getattr(self._timeouts, kind))
-
-    def first(self) -> tuple[float, TimeoutKind]:
-        """Seconds until the response must begin, and the deadline that this is."""
-        if self.whole or self._timeouts.total <= self._timeouts.first_token:
-            return self._timeouts.total, "total"
-        return self._timeouts.first_token, "first_token"
-
-    async def read(self, chunks: AsyncIterator[bytes], decoder: Decoder) -> bytes | None:
-        """The next bytes; None at the end of the body, or when the grace after the model's finish is over."""
-        if decoder.pieces != self._pieces:
-            self._pieces, self._silent = decoder.pieces, 0.0
-        before = time.monotonic()
-        seconds, kind = self._left(before, decoder)
-        try:
-            async with asyncio.timeout(seconds):
-                return await anext(chunks, None)
-        except TimeoutError as error:
-            if decoder.finished:
-                return None
-            raise Timeout(kind, self.limit(kind)) from error
-        except TRANSPORT_ERRORS as error:
-            if decoder.finished:
-                return None
-            raise mapped(error, connect_s=self._timeouts.connect, answered=True) from error
-        finally:
-            waited = time.monotonic() - before
-            self._silent += waited
-            if decoder.finished:
-                self._grace -= waited
-
-    def _left(self, now: float, decoder: Decoder) -> tuple[float, TimeoutKind]:
-        total = self._start + self._timeouts.total - now
-        if decoder.finished:
-            return min(total, self._grace), "total"
-        if self.whole:
-            return total, "total"
-        kind: TimeoutKind
-        if not decoder.pieces:
-            left, kind = self._start + self._timeouts.first_token - now, "first_token"
-        elif decoder.patient:
-            left, kind = max(self._timeouts.first_token, self._timeouts.idle) - self._silent, "idle"
-        else:
-            left, kind = self._timeouts.idle - self._silent, "idle"
-        return (left, kind) if left <= total else (total, "total")

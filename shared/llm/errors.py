@@ -187,7 +187,7 @@ _AUTH = re.compile(
 )
 _LARGE = re.compile(r"request.?too.?large|payload too large|entity too large", re.IGNORECASE)
 _REQUEST = re.compile(r"invalid.?request|bad.?request|invalid.?argument|unprocessable", re.IGNORECASE)
-_STATUS_WORD = re.compile(r"[1-5]\d\d")
+_STATUS_WORD = re.compile(r"\b[1-5]\d\d\b")
 
 MAX_DETAIL = 600
 """Characters of a provider's own words that a message keeps."""

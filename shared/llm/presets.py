@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from shared.llm.provider import Preset, Switches
+from shared.llm.switches import Preset, Switches
 
 # Chat templates of local models raise on two user messages in a row, and their small models gain nothing from
 # `reasoning_effort`, which some of the servers refuse.
 _LOCAL: Final = Switches(merge_user=True, reasoning_style="none")
+
+# Gemini 3 and later refuse a call without a signature of theirs; this is their documented way to say that there
+# is none, for calls that another model made.
+_UNSIGNED: Final = {"extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}}
 
 PRESETS: Final[Mapping[str, Preset]] = {
     "openai": Preset(
@@ -21,7 +25,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
         dialect="anthropic",
         base_url="https://api.anthropic.com",
         key_env="ANTHROPIC_API_KEY",
-        switches=Switches(reasoning_style="budget", merge_user=True),
+        switches=Switches(merge_user=True),
     ),
     "openrouter": Preset(
         base_url="https://openrouter.ai/api/v1",
@@ -60,7 +64,12 @@ PRESETS: Final[Mapping[str, Preset]] = {
     "gemini": Preset(
         base_url="https://generativelanguage.googleapis.com/v1beta/openai",
         key_env="GEMINI_API_KEY",
-        switches=Switches(max_tools=128, reasoning_style="gemini", name_pattern=r"[A-Za-z_][A-Za-z0-9_-]{0,63}"),
+        switches=Switches(
+            max_tools=128,
+            reasoning_style="gemini",
+            name_pattern=r"[A-Za-z_][A-Za-z0-9_-]{0,63}",
+            unsigned_calls={r"gemini-([3-9]|\d\d)": _UNSIGNED},
+        ),
     ),
     "ollama": Preset(base_url="http://127.0.0.1:11434/v1", switches=_LOCAL),
     "llamacpp": Preset(base_url="http://127.0.0.1:8080/v1", switches=_LOCAL),

@@ -6,70 +6,15 @@ environment only and never show in a repr.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 
 from shared.errors import ConfigError
+from shared.llm.presets import PRESETS
+from shared.llm.switches import Preset, Switches
 from shared.settings import ModelSettings, ProviderSettings
-
-
-class Switches(BaseModel):
-    """What a provider wants done differently. Unknown names are errors, so that a typing slip is noticed."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    replay_reasoning: Literal["auto", "always", "never"] = "auto"
-    """`auto`: thinking goes back while its tool loop is open, signed or structured thinking always. `always`: on
-    every assistant message, even empty. `never`: stripped."""
-    reasoning_field: str = "reasoning_content"
-    """The field under which `always` sends thinking that did not come under a field of its own."""
-    reasoning_style: Literal["none", "effort", "openrouter", "gemini", "deepseek", "budget", "adaptive"] = "effort"
-    """How thinking is asked for. `budget` and `adaptive` are Anthropic's two ways, the others OpenAI-compatible."""
-    strict_schemas: bool = False
-    """Ask for strict function schemas where a schema qualifies."""
-    structured: Literal["json_schema", "json_object", "none"] = "json_schema"
-    """How `json_schema` is asked for; below `json_schema` the schema goes into the system text as well."""
-    parallel_tool_calls: bool | None = None
-    """None leaves it to the provider; False asks for one call a turn."""
-    max_tools: int | None = Field(default=None, ge=1)
-    required_word: Literal["required", "any"] = "required"
-    """The provider's word for "must call a tool"."""
-    stream: bool = True
-    """False: ask for one JSON answer instead of a stream."""
-    stream_usage: bool = True
-    """Ask for usage at the end of a stream."""
-    name_pattern: str = r"[A-Za-z0-9_-]{1,64}"
-    """What a tool name must match entirely."""
-    name_max: int = Field(default=64, ge=16)
-    id_style: Literal["plain", "nine"] = "plain"
-    """`nine`: call ids are exactly nine letters or digits."""
-    system_role: Literal["system", "developer"] = "system"
-    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    default_max_tokens: int = Field(default=8192, ge=1)
-    """Sent where the dialect demands a number and the request has none."""
-    images: bool = True
-    """False: the model cannot see; images become a note."""
-    merge_user: bool = False
-    """The provider demands that user messages do not follow each other."""
-    prompt_cache: bool = True
-    """Mark cacheable prefixes, where the dialect has marks."""
-    auth: Literal["bearer", "x-api-key"] | None = None
-    """None: as the dialect has it."""
-    extra: dict[str, Any] = Field(default_factory=dict)
-    """Put into every request body as it is."""
-
-    @field_validator("name_pattern")
-    @classmethod
-    def _compiles(cls, value: str) -> str:
-        try:
-            re.compile(value)
-        except re.error as error:
-            raise ValueError(f"name_pattern is not a regular expression: {error}") from error
-        return value
 
 
 class Provider(BaseModel):
@@ -100,17 +45,6 @@ class Provider(BaseModel):
         return self.preset == "rehearsal" or self.name == "rehearsal"
 
 
-class Preset(BaseModel):
-    """What is known about a provider beforehand. `key_env` is empty for servers that need no key."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    dialect: str = "openai"
-    base_url: str
-    key_env: str = ""
-    switches: Switches = Switches()
-
-
 def parse_model(reference: str) -> tuple[str, str]:
     """`provider/model` -> (provider, model), split at the first slash: model names may hold more of them."""
     provider, slash, model = reference.partition("/")
@@ -126,8 +60,6 @@ def providers_from(settings: ModelSettings, env: Mapping[str, str]) -> dict[str,
     variable. Beside them every preset is there that needs no key or whose key is in `env`, so that a model can
     be named without configuring its provider.
     """
-    from shared.llm.presets import PRESETS
-
     wanted = dict(settings.providers)
     for chain in settings.tiers.values():
         for reference in chain:
@@ -143,14 +75,10 @@ def providers_from(settings: ModelSettings, env: Mapping[str, str]) -> dict[str,
 
 
 def _known() -> str:
-    from shared.llm.presets import PRESETS
-
     return f"add models.providers.<name>, or use one of {', '.join(PRESETS)}"
 
 
 def _build(name: str, given: ProviderSettings, env: Mapping[str, str]) -> Provider:
-    from shared.llm.presets import PRESETS
-
     where = f"models.providers.{name}"
     preset = PRESETS.get(given.preset or name)
     if preset is None and given.preset:

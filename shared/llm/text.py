@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _TAGS = {
@@ -28,6 +29,17 @@ def join_pairs(text: str) -> str:
 def writable(text: str) -> str:
     """The text with pairs joined and lone halves replaced by U+FFFD, so that it can be written as UTF-8."""
     return _SURROGATE.sub("\ufffd", join_pairs(text)) if has_lone_surrogate(text) else text
+
+
+def writable_json(value: Any) -> Any:
+    """A copy of a JSON value that can be stored and sent: all its text writable."""
+    if isinstance(value, str):
+        return writable(value)
+    if isinstance(value, Mapping):
+        return {writable(str(key)): writable_json(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [writable_json(one) for one in value]
+    return value
 
 
 class HalfJoiner:
@@ -73,6 +85,11 @@ class ThinkSplitter:
         self._state: Literal["start", "thinking", "gap", "text"] = "start"
         self._held = ""
         self._opening = ""
+
+    @property
+    def passing(self) -> bool:
+        """True once everything that comes is text."""
+        return self._state == "text"
 
     def feed(self, text: str) -> list[Piece]:
         """The pieces that are certain now."""

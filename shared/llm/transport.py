@@ -79,7 +79,7 @@ def body_chunks(response: httpx.Response) -> AsyncIterator[bytes]:
     return response.aiter_bytes()
 
 
-def mapped(error: Exception, *, connect_s: float, answered: bool) -> LlmError:
+def mapped(error: Exception, *, answered: bool, connect_s: float = 0.0) -> LlmError:
     """Our error for one of TRANSPORT_ERRORS. `answered`: the response had begun.
 
     The transport wraps aiohttp's errors loosely (a dropped connection arrives as a connect timeout), so that the

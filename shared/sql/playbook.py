@@ -125,7 +125,7 @@ def apply(
         return Applied(present, ())
     if present.version != version:
         raise StateConflict(f"the playbook is at version {present.version}, not {version}", hint="read it again")
-    known = present.bullets + _mentioned(conn, scope, operations)
+    known = (*present.bullets, *_mentioned(conn, scope, operations))
     _, changes = merge(known, operations, now_ms, limit, by_user=by_user)
     return _store(conn, scope, present, changes, now_ms, run)
 
@@ -169,15 +169,15 @@ def _refuse_foreign_additions(conn: Connection, scope: Scope, operations: Sequen
         raise UserError(f"bullets of another playbook: {', '.join(sorted(foreign))}", hint="add them to their own")
 
 
-def _mentioned(conn: Connection, scope: Scope, operations: Sequence[Operation]) -> tuple[Bullet, ...]:
-    """Retired bullets of this playbook that the operations name: an id that was used once stays used."""
+def _mentioned(conn: Connection, scope: Scope, operations: Sequence[Operation]) -> list[Bullet]:
+    """This playbook's bullets that the operations name, retired ones too: an id that was used once stays used."""
     ids: set[str] = set()
     for operation in operations:
         if isinstance(operation, Merge):
             ids.update(operation.ids)
         elif not isinstance(operation, Rollback):
             ids.add(operation.id)
-    return tuple(bullet for bullet in _by_ids(conn, scope, ids) if bullet.state is BulletState.RETIRED)
+    return _by_ids(conn, scope, ids)
 
 
 def _by_ids(conn: Connection, scope: Scope, ids: set[str]) -> list[Bullet]:

@@ -171,7 +171,7 @@ class System:
                 if not proc.alive:
                     raise AssertionError(f"{proc.name} ended with {proc.popen.returncode}\n{proc.output()[-4000:]}")
             live = self.alive()
-            if len(live.coordinators) >= len(self.coordinators) and len(live.workers) >= len(self.workers):
+            if all(live.has(proc.pid) for proc in (*self.coordinators, *self.workers)):
                 return
             if time.monotonic() > give_up:
                 tails = "\n".join(f"== {p.name}\n{p.output()[-2000:]}" for p in (*self.coordinators, *self.workers))

@@ -25,7 +25,7 @@ from workers.envelope import results
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Claim:
     """A ledger row that this worker is running."""
 

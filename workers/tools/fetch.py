@@ -49,7 +49,7 @@ class Page:
         return self.body.decode("cp1252", "replace")
 
 
-class _Unpacker:
+class Unpacker:
     """Bounded gzip: never holds more than the limit, however small the packed form is."""
 
     def __init__(self, encoding: str, limit: int) -> None:
@@ -60,6 +60,7 @@ class _Unpacker:
         self.data = bytearray()
 
     def feed(self, chunk: bytes) -> None:
+        """Takes what came. Raises ModelError when it unpacks to more than the limit."""
         room = self._limit + 1 - len(self.data)
         if self._zlib is None:
             self.data += chunk[:room]
@@ -128,7 +129,7 @@ async def _get(http: httpx.AsyncClient, url: httpx.URL, max_bytes: int) -> tuple
         location = response.headers.get("location")
         if response.status_code in _REDIRECTS and location:
             return Page(str(url), response.status_code, "", "", b""), location
-        unpacker = _Unpacker(response.headers.get("content-encoding", "").strip().lower(), max_bytes)
+        unpacker = Unpacker(response.headers.get("content-encoding", "").strip().lower(), max_bytes)
         async for chunk in response.aiter_raw():
             unpacker.feed(chunk)
         media_type = response.headers.get("content-type", "").split(";")[0].strip().lower()

@@ -23,11 +23,11 @@ GROUP = GroupSpec(
     keywords={
         "es": (
             "archivo", "archivos", "fichero", "ficheros", "carpeta", "carpetas", "directorio", "documento",
-            "documentos", "lee el archivo", "abre el archivo", "espacio de trabajo", "md", "txt", "csv", "log",
+            "documentos", "lee el archivo", "abre el archivo", "espacio de trabajo", "md", "txt", "csv", "pdf",
         ),
         "en": (
             "file", "files", "folder", "folders", "directory", "document", "documents", "workspace", "read the file",
-            "open the file", "grep", "glob", "md", "txt", "csv", "log",
+            "open the file", "grep", "glob", "md", "txt", "csv", "pdf",
         ),
     },
     examples={

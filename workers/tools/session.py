@@ -21,11 +21,12 @@ GROUP = GroupSpec(
     title="Plan and shared facts of this conversation",
     keywords={
         "es": (
-            "tareas", "lista de tareas", "pendientes", "plan", "planifica", "pasos", "hechos", "acuérdate de que",
-            "ten en cuenta que", "por hacer",
+            "tareas", "lista de tareas", "tarea", "plan", "planifica", "pasos", "en pasos", "acuérdate de que",
+            "ten en cuenta", "ten presente", "por hacer", "datos compartidos", "qué sabemos",
         ),
         "en": (
-            "todo", "todos", "to do", "task list", "tasks", "plan", "steps", "facts", "keep in mind", "bear in mind",
+            "to-do", "to do list", "todo list", "task list", "tasks", "task", "plan", "steps", "into steps",
+            "keep in mind", "bear in mind", "shared facts", "what do we know",
         ),
     },
     examples={

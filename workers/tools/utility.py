@@ -23,13 +23,16 @@ GROUP = GroupSpec(
     title="Time and arithmetic",
     keywords={
         "es": (
-            "hora", "qué hora", "fecha", "qué día es", "calcula", "calcular", "cálculo", "cuánto es", "cuánto son",
-            "suma", "resta", "multiplica", "divide", "por ciento", "porcentaje", "raíz", "zona horaria",
+            "qué hora", "la hora", "hora es", "hora actual", "hora local", "qué día es", "qué fecha", "fecha de hoy",
+            "a qué día estamos", "zona horaria", "calcula", "calcular", "calculadora", "cálculo", "cuánto es",
+            "cuánto son", "cuántos son", "suma", "sumar", "resta", "restar", "multiplica", "multiplicar", "divide",
+            "dividir", "dividido", "por ciento", "porcentaje", "raíz cuadrada", "elevado a",
         ),
         "en": (
-            "time", "what time", "date", "what day", "calculate", "calculation", "how much is", "add up", "subtract",
-            "multiply", "divide", "divided", "times", "plus", "minus", "percent", "percentage", "square root",
-            "time zone", "timezone", "compute",
+            "what time", "time is it", "current time", "local time", "the time in", "what day is", "what date",
+            "today's date", "the date today", "time zone", "timezone", "calculate", "calculator", "calculation",
+            "how much is", "add up", "subtract", "multiply", "multiplied", "divide", "divided", "percent", "percentage",
+            "square root", "compute", "to the power of", "work out",
         ),
     },
     examples={

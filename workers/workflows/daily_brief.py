@@ -19,7 +19,7 @@ from workers.workflows.define import Inputs, Steps, model_step, prompt_file, ste
 _READ = 50
 _MAX_NOTES = 12
 _MAX_DUE = 20
-_ENTRY_CHARS = 240
+_ENTRY_CHARS = 240  # all entries together stay under what travels inline
 _RECENT_DAYS = 7
 
 
@@ -27,7 +27,9 @@ _RECENT_DAYS = 7
 async def read_notes(ctx: ToolContext, inputs: Inputs) -> JsonValue:
     """The user's last changed notes."""
     found = await ctx.services.db.run(lambda conn: notes.list_notes(conn, ctx.principal, _READ))
-    return [{"title": one.title, "text": one.text, "updated_ms": one.updated_ms} for one in found]
+    return [
+        {"title": one.title, "text": snippet(one.text, _ENTRY_CHARS), "updated_ms": one.updated_ms} for one in found
+    ]
 
 
 @step()

@@ -21,13 +21,16 @@ from shared.llm.model import (
     ToolResult,
 )
 from shared.llm.names import WireNames
-from shared.llm.provider import Provider, Switches
+from shared.llm.provider import Provider
 from shared.llm.sse import SseParser
+from shared.llm.switches import Switches
 
 STREAMS = Path(__file__).parents[2] / "fixtures" / "streams"
 
 
-def provider(dialect: str = "openai", *, name: str = "prov", url: str = "http://127.0.0.1:1/v1", **switches: Any) -> Provider:
+def provider(
+    dialect: str = "openai", *, name: str = "prov", url: str = "http://127.0.0.1:1/v1", **switches: Any
+) -> Provider:
     return Provider(name=name, dialect=dialect, base_url=url, switches=Switches(**switches))
 
 
@@ -78,7 +81,9 @@ def chunk(finish: str | None = None, **delta: Any) -> dict[str, Any]:
     return {"id": "c", "model": "m", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
 
 
-def call(index: int | None = None, id: str | None = None, name: str | None = None, args: Any = None, **extra: Any) -> dict[str, Any]:
+def call(
+    index: int | None = None, id: str | None = None, name: str | None = None, args: Any = None, **extra: Any
+) -> dict[str, Any]:
     out: dict[str, Any] = {"function": {}, **extra}
     if index is not None:
         out["index"] = index

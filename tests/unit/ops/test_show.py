@@ -36,7 +36,7 @@ def test_a_turn_reads_like_a_conversation() -> None:
         "hm",
         "I will look.",
         '  → file_read {"path": "a.md"}',
-        "  ✓ file_read 0.25 s  on w1",
+        "  ✓ file_read a.md  250 ms  on w1",
         "Done.",
     ]
     assert printer.nodes == {"n1": "done"}

@@ -73,3 +73,11 @@ def test_values_expire_and_are_purged_unless_put_again(db: Database) -> None:
     clock.now += 100
     assert asyncio.run(store.purge()) == 1
     assert get(store, kept).data == b"kept"
+
+
+def test_a_shorter_time_does_not_shorten_what_was_promised(db: Database) -> None:
+    clock = Clock()
+    handle = put(SqlArtifacts(db, ttl_s=100, clock=clock), b"data")
+    put(SqlArtifacts(db, ttl_s=1, clock=clock), b"data")
+    clock.now += 50
+    assert get(SqlArtifacts(db, clock=clock), handle).data == b"data"

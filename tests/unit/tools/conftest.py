@@ -23,7 +23,7 @@ from shared.state.session import Fact
 from workers.context import Services, ToolContext
 from workers.declare import Registry, ToolOutput
 
-NOW = 1_794_322_800.0  # Tuesday 2026-11-10 15:00 in Madrid
+NOW = 1_794_319_200.0  # Tuesday 2026-11-10 15:00 in Madrid
 
 
 @dataclass
@@ -83,12 +83,12 @@ class Bench:
         deadline_ms = int((NOW + 30) * 1000)
         return ToolContext(principal, "s1", "r1", node, node, deadline_ms, self.settings, self.services)
 
-    async def call(self, name: str, principal: str = "ana", node: str = "r1.0.0.0", **args: Any) -> ToolOutput:
+    async def call(self, name: str, /, principal: str = "ana", node: str = "r1.0.0.0", **args: Any) -> ToolOutput:
         tool = self.registry.get(name)
         assert tool is not None, name
         return await tool.call(self.ctx(principal, node), args)
 
-    def run(self, name: str, principal: str = "ana", node: str = "r1.0.0.0", **args: Any) -> ToolOutput:
+    def run(self, name: str, /, principal: str = "ana", node: str = "r1.0.0.0", **args: Any) -> ToolOutput:
         return asyncio.run(self.call(name, principal, node, **args))
 
 

@@ -28,7 +28,7 @@ def _registry() -> Registry:
 
 
 def _settings(tmp_path: Path) -> Settings:
-    return Settings(**{"workspace": {"dir": tmp_path}})
+    return Settings.model_validate({"workspace": {"dir": tmp_path}})
 
 
 def test_the_catalogue_offers_exactly_the_tools_that_exist(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_files_are_missing_without_a_workspace(tmp_path: Path) -> None:
 
 def test_images_need_a_model_that_can_look(tmp_path: Path) -> None:
     catalogue = _registry().catalogue(
-        Settings(**{"workspace": {"dir": tmp_path}, "models": {"tiers": {"fast": ("x/y",)}}})
+        Settings.model_validate({"workspace": {"dir": tmp_path}, "models": {"tiers": {"fast": ("x/y",)}}})
     )
     assert set(catalogue.missing) == {"image_describe"}
 

@@ -178,9 +178,7 @@ def test_user_files_load_and_bad_ones_are_named_with_file_and_line(tmp_path: Pat
     raises.write_text("\n\nraise RuntimeError('no such device')\n")
     clash.write_text(USER_TOOL)
     registry = Registry()
-    problems = registry.load_user(
-        tuple(map(str, (syntax, raises, good, clash, tmp_path / "absent.py"))) + ("no_module",)
-    )
+    problems = registry.load_user((*map(str, (syntax, raises, good, clash, tmp_path / "absent.py")), "no_module"))
     assert registry.get("my_tool") is not None
     assert len(problems) == 5
     assert f"{syntax}:2" in problems[0]

@@ -56,7 +56,7 @@ def test_a_reminder_is_set_in_the_users_zone_listed_and_cancelled(bench: Any) ->
 
 
 def test_a_time_that_is_not_understood_is_answered_with_the_forms(bench: Any) -> None:
-    with pytest.raises(ModelError, match="cannot read a time from 'soonish'.*in 20 minutes"):
+    with pytest.raises(ModelError, match=r"cannot read a time from 'soonish'.*in 20 minutes"):
         bench.run("reminder_add", text="x", at="soonish")
     with pytest.raises(ModelError, match="in the past"):
         bench.run("reminder_add", text="x", at="2020-01-01T10:00")

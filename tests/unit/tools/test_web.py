@@ -4,8 +4,12 @@ import asyncio
 import gzip
 import ipaddress
 import json
+import shutil
+import ssl
+import subprocess
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -13,7 +17,7 @@ import pytest
 from aiohttp import web
 
 from shared.errors import ModelError
-from workers.tools.fetch import Page, fetch, parse_url
+from workers.tools.fetch import Page, Unpacker, fetch, parse_url
 from workers.tools.public_net import is_public, system_resolve
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -26,13 +30,13 @@ ARTICLE = (
 
 
 @asynccontextmanager
-async def served(**handlers: Handler) -> Any:
+async def served(tls: ssl.SSLContext | None = None, **handlers: Handler) -> Any:
     app = web.Application()
     for name, handler in handlers.items():
         app.router.add_get(f"/{name}", handler)
     runner = web.AppRunner(app)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
     await site.start()
     try:
         yield runner.addresses[0][1]
@@ -90,8 +94,8 @@ def test_public_addresses(address: str) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "http://127.0.0.1/", "http://2130706433/", "http://0x7f000001/", "http://0177.0.0.1/", "http://127.1/",
-        "http://[::1]/", "http://[::ffff:127.0.0.1]/", "http://localhost/", "http://localhost./", "http://0/",
+        "http://127.0.0.1/", "http://2130706433/", "http://0x7f000001/", "http://017700000001/", "http://127.1/",
+        "http://[::1]/", "http://[::ffff:127.0.0.1]/", "http://localhost/", "http://0/",
     ],
 )  # fmt: skip
 def test_name_forms_of_this_host_are_refused(url: str) -> None:
@@ -172,6 +176,28 @@ def test_a_name_that_changes_its_address_gains_nothing() -> None:
     assert reached == ["1.1.1.1 for rebind.test"]
 
 
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is needed to make a certificate")
+def test_a_certificate_must_be_for_the_name_not_the_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
+    command = (
+        "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=pool.test -addext subjectAltName=DNS:pool.test"
+    )
+    subprocess.run([*command.split(), "-keyout", key, "-out", cert], check=True, capture_output=True)
+    serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    serving.load_cert_chain(cert, key)
+    trusting = ssl.create_default_context(cafile=str(cert))
+    monkeypatch.setattr("workers.tools.public_net._tls", lambda: trusting)
+
+    async def main() -> None:
+        async with served(tls=serving, page=answering("safe", "text/plain")) as port:
+            assert (await got(f"https://pool.test:{port}/page")).text == "safe"
+            with pytest.raises(ModelError) as caught:
+                await got(f"https://other.test:{port}/page", allowed=("other.test",))
+            assert caught.value.code == "unreachable"
+
+    asyncio.run(main())
+
+
 def test_redirects_are_followed_within_bounds() -> None:
     async def main() -> None:
         step = to(lambda request: f"/hop?n={int(request.query['n']) - 1}" if request.query["n"] != "1" else "/end")
@@ -201,6 +227,10 @@ def test_size_is_bounded_also_unpacked() -> None:
             assert (await got(f"http://pool.test:{port}/fits")).text == "fits"
 
     asyncio.run(main())
+    unpacker = Unpacker("gzip", 1_000)
+    with pytest.raises(ModelError):
+        unpacker.feed(bomb)
+    assert len(unpacker.data) == 1_001
 
 
 def test_a_server_that_says_nothing_is_given_up() -> None:

@@ -32,7 +32,7 @@ from shared.llm.model import (
 from shared.llm.names import WireNames
 from shared.llm.provider import Provider
 from shared.llm.sse import SseEvent
-from shared.llm.text import HalfJoiner
+from shared.llm.text import HalfJoiner, writable, writable_json
 from shared.llm.usage import from_anthropic
 
 _FINISH: Mapping[str, Finish] = {
@@ -74,8 +74,8 @@ class AnthropicDecoder:
         self.done = False
         self._origin = provider.name
         self._calls = CallAccumulator(names.ours)
-        self._blocks: dict[int, _Open] = {}
-        self._latest = -1
+        self._blocks: list[_Open] = []
+        self._places: dict[int, _Open] = {}  # by the index on the wire; one used again means the newer block
         self._usage: Usage | None = None
         self._model = ""
         self._raw_finish = ""
@@ -83,13 +83,13 @@ class AnthropicDecoder:
     @property
     def patient(self) -> bool:
         """True inside a call: the API holds back its input until a whole value of it is written."""
-        block = self._blocks.get(self._latest)
-        return block is not None and block.kind == "tool_use" and not block.closed
+        last = self._blocks[-1] if self._blocks else None
+        return last is not None and last.kind == "tool_use" and not last.closed
 
     @property
     def partial_text(self) -> str:
         """Visible text so far."""
-        return "".join(piece for block in self._blocks.values() if block.kind == "text" for piece in block.text)
+        return "".join(piece for block in self._blocks if block.kind == "text" for piece in block.text)
 
     @property
     def usage(self) -> Usage | None:
@@ -129,7 +129,7 @@ class AnthropicDecoder:
         if not self.done:
             raise cut(self.partial_text)
         items: list[StreamItem] = []
-        for block in self._blocks.values():
+        for block in self._blocks:
             self._close_text(block, items)
         label = _FINISH.get(self._raw_finish, Finish.UNKNOWN)
         calls = settle_calls(self._calls, label)
@@ -156,16 +156,16 @@ class AnthropicDecoder:
         elif kind == "content_block_start":
             self._start(value, items)
         elif kind == "content_block_stop":
-            self._stop(self._index(value), items)
+            self._stop(self._place(value), items)
         elif kind == "message_start":
             message = value.get("message")
             if isinstance(message, Mapping):
-                self._model = message["model"] if isinstance(message.get("model"), str) else self._model
+                self._model = writable(message["model"]) if isinstance(message.get("model"), str) else self._model
                 self._read_usage(message, items)
         elif kind == "message_delta":
             delta = value.get("delta")
             reason = delta.get("stop_reason") if isinstance(delta, Mapping) else None
-            self._raw_finish = reason if isinstance(reason, str) else self._raw_finish
+            self._raw_finish = writable(reason) if isinstance(reason, str) else self._raw_finish
             self._read_usage(value, items)
         elif kind == "message_stop":
             self.done = True
@@ -179,27 +179,27 @@ class AnthropicDecoder:
             self._usage = usage
             items.append(UsageSeen(usage=usage))
 
-    def _index(self, value: Mapping[str, Any]) -> int:
+    def _place(self, value: Mapping[str, Any]) -> _Open | None:
+        """The block that an event means: that of its index, or the latest if it names none."""
         index = value.get("index")
-        return index if isinstance(index, int) else self._latest
+        if isinstance(index, int):
+            return self._places.get(index)
+        return self._blocks[-1] if self._blocks else None
 
     def _start(self, value: Mapping[str, Any], items: list[StreamItem]) -> None:
         raw = value.get("content_block")
         if not isinstance(raw, dict):
             return
-        index = value.get("index")
-        if not isinstance(index, int) or index in self._blocks:
-            index = max(self._blocks, default=-1) + 1
         self.pieces += 1
-        block = self._open(index, str(raw.get("type")))
+        block = self._open(value.get("index"), str(raw.get("type")))
         if block.kind == "text":
             self._grow(block, raw.get("text"), items)
         elif block.kind == "thinking":
             self._grow(block, raw.get("thinking"), items)
-            if signature := raw.get("signature"):
-                block.opaque["signature"] = signature
+            if isinstance(signature := raw.get("signature"), str) and signature:
+                block.opaque["signature"] = writable(signature)
         elif block.kind == "redacted_thinking":
-            block.opaque["redacted"] = raw.get("data")
+            block.opaque["redacted"] = writable_json(raw.get("data"))
         elif block.kind == "tool_use":
             given = raw.get("input")
             block.input = given if isinstance(given, dict) else None
@@ -207,19 +207,20 @@ class AnthropicDecoder:
             unknown = {key: one for key, one in raw.items() if key not in ("type", "id", "name", "input")}
             fragment = Fragment(
                 key=block.call,
-                id=call_id if isinstance(call_id, str) else "",
-                name=name if isinstance(name, str) else "",
+                id=writable(call_id) if isinstance(call_id, str) else "",
+                name=writable(name) if isinstance(name, str) else "",
                 opaque=unknown,
             )
             self._calls.add([fragment])
             items += [CallReady(call=call) for call in self._calls.ready()]
         else:  # a kind that this version does not know: kept whole, in its place
-            block.opaque["raw"] = raw
+            block.opaque["raw"] = writable_json(raw)
 
-    def _open(self, index: int, kind: str) -> _Open:
+    def _open(self, index: Any, kind: str) -> _Open:
         block = _Open(kind=kind, call=len(self._calls) if kind == "tool_use" else -1)
-        self._blocks[index] = block
-        self._latest = index
+        self._blocks.append(block)
+        if isinstance(index, int):
+            self._places[index] = block
         return block
 
     def _delta(self, value: Mapping[str, Any], items: list[StreamItem]) -> None:
@@ -228,10 +229,9 @@ class AnthropicDecoder:
         if kind is None or not isinstance(delta, Mapping):
             return
         self.pieces += 1
-        index = self._index(value)
-        block = self._blocks.get(index)
+        block = self._place(value)
         if block is None or block.kind != kind:  # its start never came
-            block = self._open(index if block is None and index >= 0 else max(self._blocks, default=-1) + 1, kind)
+            block = self._open(value.get("index"), kind)
             if kind == "tool_use":
                 self._calls.add([Fragment(key=block.call)])
         if kind == "tool_use":
@@ -243,12 +243,11 @@ class AnthropicDecoder:
             signature = delta.get("signature")
             before = block.opaque.get("signature")
             if isinstance(signature, str):
-                block.opaque["signature"] = before + signature if isinstance(before, str) else signature
+                block.opaque["signature"] = writable(before + signature if isinstance(before, str) else signature)
         else:
             self._grow(block, delta.get(kind), items)
 
-    def _stop(self, index: int, items: list[StreamItem]) -> None:
-        block = self._blocks.get(index)
+    def _stop(self, block: _Open | None, items: list[StreamItem]) -> None:
         if block is None or block.closed:
             return
         block.closed = True
@@ -274,7 +273,7 @@ class AnthropicDecoder:
     def _message_blocks(self, calls: Calls) -> tuple[Block, ...]:
         by_id = {call.id: call for call in calls.whole}
         blocks: list[Block] = []
-        for _, block in sorted(self._blocks.items()):
+        for block in self._blocks:
             text = "".join(block.text)
             if block.kind == "text":
                 if text:

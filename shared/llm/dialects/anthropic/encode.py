@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from shared.llm.dialects.base import Encoded, offer, system_text
+from shared.llm.dialects.anthropic.models import BINDING_BETA, Traits, traits
+from shared.llm.dialects.base import Encoded, effort_of, offer, system_text
 from shared.llm.model import ImageBlock, Message, Request, TextBlock, ThinkingBlock, ToolCall, ToolResult
 from shared.llm.names import WireIds, WireNames, names_in
-from shared.llm.provider import Provider, Switches
+from shared.llm.provider import Provider
+from shared.llm.switches import Switches
 from shared.llm.text import writable
 
 VERSION = "2023-06-01"
@@ -31,8 +33,8 @@ def encode(provider: Provider, request: Request) -> Encoded:
     choice = request.tool_choice
     if not tools and history:
         # The API wants a definition of tools wherever the history holds calls; this one cannot be chosen.
-        known = [wire for name in dict.fromkeys(history) if (wire := names.wire(name)) is not None]
-        tools = [{"name": wire, "description": "", "input_schema": _object_schema({})} for wire in known]
+        called = [wire for name in dict.fromkeys(history) if (wire := names.wire(name)) is not None]
+        tools = [{"name": wire, "description": "", "input_schema": _object_schema({})} for wire in called]
         choice = "none"
     messages = _messages(provider, request, names)
     body: dict[str, Any] = {"model": request.model, "messages": messages}
@@ -40,23 +42,30 @@ def encode(provider: Provider, request: Request) -> Encoded:
         body["system"] = [{"type": "text", "text": writable(system)}]
     if switches.stream:
         body["stream"] = True
-    thinking = _thinking(provider, request, notices)
+    known = traits(request.model)
+    thinking = _thinking(provider, request, known, notices)
     body |= thinking
     body["max_tokens"] = _max_tokens(request, switches, thinking)
     if tools:
+        forcible = not thinking and not known.never_forced
         body["tools"] = tools
-        body["tool_choice"] = _tool_choice(choice, switches, forced_is_possible=not thinking)
-    if not thinking:  # with thinking the API accepts neither
+        body["tool_choice"] = _tool_choice(choice, switches, forced_is_possible=forcible)
+        if choice == "required" and not forcible:
+            notices.append("this model cannot be made to call a tool while it thinks: it may choose")
+    if not thinking and not known.fixed_sampling:
         for key, value in (("temperature", request.temperature), ("top_p", request.top_p)):
             if value is not None:
                 body[key] = value
-    if output := _output_config(request, switches):
+    if output := _output_config(request, switches, known):
         body["output_config"] = output
     if switches.prompt_cache:
         _mark_cache(body)
     body |= switches.extra
     path = "/messages" if provider.base_url.endswith("/v1") else "/v1/messages"
-    return Encoded(path, body, {"anthropic-version": VERSION}, names, tuple(notices))
+    headers = {"anthropic-version": VERSION}
+    if known.bound_thinking:
+        headers["anthropic-beta"] = BINDING_BETA
+    return Encoded(path, body, headers, names, tuple(notices))
 
 
 def _object_schema(parameters: dict[str, Any]) -> dict[str, Any]:
@@ -153,20 +162,31 @@ def _results(message: Message, ids: dict[str, str], switches: Switches) -> list[
     return content
 
 
-def _thinking(provider: Provider, request: Request, notices: list[str]) -> dict[str, Any]:
-    """The `thinking` parameter, or nothing where the open tool loop began without thinking: that is refused."""
-    style = provider.switches.reasoning_style
-    if style not in ("budget", "adaptive") or (request.thinking_budget is None and request.effort is None):
+def _thinking(provider: Provider, request: Request, known: Traits, notices: list[str]) -> dict[str, Any]:
+    """The `thinking` parameter, or nothing where none is wanted or possible."""
+    wanted = request.thinking_budget != 0 and (request.thinking_budget is not None or request.effort is not None)
+    if not _is_adaptive(provider.switches, known):
+        if not wanted or provider.switches.reasoning_style not in ("auto", "budget"):
+            return {}
+        if not _loop_has_thinking(provider, request):  # the API refuses to begin thinking in the middle of one
+            notices.append("thinking is off until the open tool loop ends: it began without")
+            return {}
+        budget = request.thinking_budget or _EFFORT_BUDGET.get(request.effort or "", _EFFORT_BUDGET["medium"])
+        return {"thinking": {"type": "enabled", "budget_tokens": max(MIN_THINKING, budget)}}
+    if not wanted and not known.bound_thinking:
         return {}
-    if request.thinking_budget == 0:
-        return {}
-    if style == "adaptive":
-        return {"thinking": {"type": "adaptive"}}
-    if not _loop_has_thinking(provider, request):
-        notices.append("thinking is off until the open tool loop ends: it began without")
-        return {}
-    budget = request.thinking_budget or _EFFORT_BUDGET.get(request.effort or "", _EFFORT_BUDGET["medium"])
-    return {"thinking": {"type": "enabled", "budget_tokens": max(MIN_THINKING, budget)}}
+    thinking: dict[str, Any] = {"type": "adaptive"}
+    if known.shows_thinking_on_demand:
+        thinking["display"] = "summarized"
+    if known.bound_thinking:
+        # Tools that join, results that are shortened and the changing last message alter what stood before
+        # earlier thinking. Such blocks shall be dropped: the default refuses the whole request.
+        thinking["block_binding"] = {"prefix_mismatch_behavior": "drop_block"}
+    return {"thinking": thinking}
+
+
+def _is_adaptive(switches: Switches, known: Traits) -> bool:
+    return switches.reasoning_style == "adaptive" or (switches.reasoning_style == "auto" and known.adaptive)
 
 
 def _loop_has_thinking(provider: Provider, request: Request) -> bool:
@@ -198,10 +218,13 @@ def _tool_choice(choice: str, switches: Switches, *, forced_is_possible: bool) -
     return out
 
 
-def _output_config(request: Request, switches: Switches) -> dict[str, Any]:
+def _output_config(request: Request, switches: Switches, known: Traits) -> dict[str, Any]:
     out: dict[str, Any] = {}
-    if request.effort is not None and switches.reasoning_style == "adaptive":
-        out["effort"] = request.effort
+    if _is_adaptive(switches, known):
+        budget = request.thinking_budget
+        effort = request.effort or (None if budget is None else effort_of(budget))
+        if effort is not None:
+            out["effort"] = effort
     if request.json_schema is not None and switches.structured == "json_schema":
         out["format"] = {"type": "json_schema", "schema": request.json_schema}
     return out

@@ -31,7 +31,7 @@ from shared.llm.model import (
 from shared.llm.names import WireNames
 from shared.llm.provider import Provider
 from shared.llm.sse import SseEvent
-from shared.llm.text import HalfJoiner, Piece, ThinkSplitter
+from shared.llm.text import HalfJoiner, Piece, ThinkSplitter, writable
 from shared.llm.usage import from_openai
 
 _FINISH: Mapping[str, Finish] = {
@@ -51,6 +51,8 @@ _FINISH: Mapping[str, Finish] = {
     "prohibited_content": Finish.CONTENT_FILTER,
     "blocklist": Finish.CONTENT_FILTER,
 }
+_END = "[DONE]"
+_PLAIN = {"role", "content"}
 # Fields of a delta that are read here, or that the API sends but does not take back.
 _KNOWN = {"role", "content", "tool_calls", "refusal", "function_call", "annotations", "audio", "logprobs", "token_ids"}
 _KNOWN |= {*FIELDS, DETAILS}
@@ -91,10 +93,11 @@ class OpenAIDecoder:
         """The items of one event; what follows the end mark is ignored."""
         if self.done:
             return []
-        if event.data.strip() == "[DONE]":
-            self.done = True
-            return []
         items: list[StreamItem] = []
+        data = event.data.strip()
+        if data.endswith(_END):  # not always alone: some servers leave out the blank lines
+            self.done = True
+            event = event._replace(data=data.removesuffix(_END))
         for value in json_values(event):
             if event.event == "error" and "choices" not in value:
                 raise from_error_object(value.get("error", value))
@@ -119,7 +122,7 @@ class OpenAIDecoder:
         items: list[StreamItem] = []
         self._out(self._splitter.close(), items)
         for kind in ("thinking", "text"):
-            self._emit(Piece(kind, self._halves[kind].close()), items)
+            self._emit(kind, self._halves[kind].close(), items)
         calls = settle_calls(self._calls, self._label)
         items += [CallReady(call=call) for call in calls.fresh]
         text = self.partial_text
@@ -146,11 +149,10 @@ class OpenAIDecoder:
         if (error := found_error(chunk)) is not None:
             raise error
         if isinstance(model := chunk.get("model"), str) and model:
-            self._model = model
-        raw_choices = chunk.get("choices")
-        choices = [one for one in raw_choices if isinstance(one, dict)] if isinstance(raw_choices, list) else []
-        choice = next((one for one in choices if _index(one.get("index")) in (0, None)), None)
-        self._read_usage(chunk, choice, items)
+            self._model = writable(model)
+        choice = _first_choice(chunk.get("choices"))
+        if chunk.get("usage") or "x_groq" in chunk or (choice is not None and "usage" in choice):
+            self._read_usage(chunk, choice, items)
         if choice is not None:
             self._saw_choice = True
             if choice_error := choice.get("error"):
@@ -158,7 +160,8 @@ class OpenAIDecoder:
             delta = choice.get("delta") or choice.get("message")
             if isinstance(delta, dict):
                 self._delta(delta, items)
-            self._read_finish(choice.get("finish_reason"), items)
+            if reason := choice.get("finish_reason"):
+                self._read_finish(reason, items)
 
     def _read_usage(self, chunk: Mapping[str, Any], choice: Mapping[str, Any] | None, items: list[StreamItem]) -> None:
         groq = chunk.get("x_groq")
@@ -171,30 +174,29 @@ class OpenAIDecoder:
                 return
 
     def _read_finish(self, reason: Any, items: list[StreamItem]) -> None:
-        if not isinstance(reason, str) or not reason:
+        if not isinstance(reason, str):
             return
         word = reason.lower()
         if word == "error":
             raise ServerFault("the provider stopped with an error", code="stream_error")
-        self._raw_finish, self._label = reason, _FINISH.get(word, Finish.UNKNOWN)
+        self._raw_finish, self._label = writable(reason), _FINISH.get(word, Finish.UNKNOWN)
         self.finished = True
         if self._label not in (Finish.LENGTH, Finish.CONTENT_FILTER):
             items += [CallReady(call=call) for call in self._calls.ready(ended=True)]
 
     def _delta(self, delta: Mapping[str, Any], items: list[StreamItem]) -> None:
+        if not _PLAIN.issuperset(delta):
+            self._rich_delta(delta, items)
+        elif content := delta.get("content"):
+            self._content(content, items)
+
+    def _rich_delta(self, delta: Mapping[str, Any], items: list[StreamItem]) -> None:
         if delta.get(DETAILS):
             self.pieces += 1  # may hold nothing but encrypted thinking
         if thinking := self._reasoning.read(delta):
             self._out([*self._splitter.stop(), Piece("thinking", thinking)], items)
-        content = delta.get("content")
-        if content:
-            text, inline = parts_of(content)
-            if inline:
-                self._reasoning.add("", CONTENT)
-                self._out([Piece("thinking", inline)], items)
-            if text:
-                self.pieces += 1
-                self._out(self._splitter.feed(text), items)
+        if content := delta.get("content"):
+            self._content(content, items)
         if isinstance(refusal := delta.get("refusal"), str) and refusal:
             self._out([*self._splitter.stop(), Piece("text", refusal)], items)
         if raw_calls := delta.get("tool_calls"):
@@ -202,6 +204,19 @@ class OpenAIDecoder:
             self._read_calls(raw_calls, items)
         if not _KNOWN.issuperset(delta):
             self._keep_unknown(delta)
+
+    def _content(self, content: Any, items: list[StreamItem]) -> None:
+        text, inline = (content, "") if isinstance(content, str) else parts_of(content)
+        if inline:
+            self._reasoning.add("", CONTENT)
+            self._out([Piece("thinking", inline)], items)
+        if not text:
+            return
+        self.pieces += 1
+        if self._splitter.passing:
+            self._emit("text", self._halves["text"].feed(text), items)
+        else:
+            self._out(self._splitter.feed(text), items)
 
     def _read_calls(self, raw_calls: Any, items: list[StreamItem]) -> None:
         entries = raw_calls if isinstance(raw_calls, list) else [raw_calls]
@@ -225,17 +240,25 @@ class OpenAIDecoder:
     def _out(self, pieces: list[Piece], items: list[StreamItem]) -> None:
         for piece in pieces:
             self.pieces += 1
-            self._emit(Piece(piece.kind, self._halves[piece.kind].feed(piece.text)), items)
+            self._emit(piece.kind, self._halves[piece.kind].feed(piece.text), items)
 
-    def _emit(self, piece: Piece, items: list[StreamItem]) -> None:
-        if not piece.text:
+    def _emit(self, kind: str, text: str, items: list[StreamItem]) -> None:
+        if not text:
             return
-        if piece.kind == "text":
-            self._text.append(piece.text)
-            items.append(TextDelta(text=piece.text))
+        if kind == "text":
+            self._text.append(text)
+            items.append(TextDelta(text=text))
         else:
-            self._reasoning.add(piece.text)
-            items.append(ThinkingDelta(text=piece.text))
+            self._reasoning.add(text)
+            items.append(ThinkingDelta(text=text))
+
+
+def _first_choice(raw: Any) -> Mapping[str, Any] | None:
+    """The choice of index 0, or one that names none."""
+    for choice in raw if isinstance(raw, list) else ():
+        if isinstance(choice, dict) and _index(choice.get("index")) in (0, None):
+            return choice
+    return None
 
 
 def _fragment(entry: Mapping[str, Any]) -> Fragment:
@@ -264,7 +287,7 @@ def _index(value: Any) -> int | None:
 
 def _word(value: Any) -> str:
     if isinstance(value, str):
-        return value
+        return writable(value)
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else ""
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
-from shared.llm.dialects.base import Encoded, offer, system_text
+from shared.llm.dialects.base import Encoded, effort_of, offer, system_text
 from shared.llm.dialects.openai.reasoning import replay_fields, replay_part
 from shared.llm.model import (
     ImageBlock,
@@ -19,7 +20,8 @@ from shared.llm.model import (
     ToolResult,
 )
 from shared.llm.names import WireIds, WireNames
-from shared.llm.provider import Provider, Switches
+from shared.llm.provider import Provider
+from shared.llm.switches import Switches
 from shared.llm.text import writable
 
 PATH = "/chat/completions"
@@ -62,12 +64,14 @@ def _messages(provider: Provider, request: Request, names: WireNames) -> list[di
     current: dict[str, str] = {}
     # Everything behind the last message of the user belongs to the tool loop that is still open.
     last_user = max((at for at, message in enumerate(request.messages) if message.role == "user"), default=-1)
+    patterns = switches.unsigned_calls.items()
+    unsigned = next((mark for pattern, mark in patterns if re.search(pattern, request.model)), {})
     for at, message in enumerate(request.messages):
         if message.role == "user":
             _add_user(out, _user_content(message, switches), switches)
         elif message.role == "assistant":
             current = ids.assign(message)
-            out.append(_assistant(message, provider, names, current, open_loop=at > last_user))
+            out.append(_assistant(message, provider, names, current, open_loop=at > last_user, unsigned=unsigned))
         else:
             _add_results(out, message, current, switches)
     return out
@@ -107,7 +111,7 @@ def _image(block: ImageBlock) -> dict[str, Any]:
 
 
 def _assistant(
-    message: Message, provider: Provider, names: WireNames, ids: dict[str, str], *, open_loop: bool
+    message: Message, provider: Provider, names: WireNames, ids: dict[str, str], *, open_loop: bool, unsigned: Opaque
 ) -> dict[str, Any]:
     mode = provider.switches.replay_reasoning
     own = message.origin == provider.name
@@ -123,6 +127,8 @@ def _assistant(
         out |= message.opaque
     if message.calls:
         out["tool_calls"] = [_call(call, names, ids[call.id], call.opaque if own else {}) for call in message.calls]
+        if not own:  # a provider that demands its signature on the first call of a message
+            out["tool_calls"][0] |= unsigned
     elif content is None:
         out["content"] = ""
     return out
@@ -192,7 +198,7 @@ def _thinking(request: Request, switches: Switches) -> dict[str, Any]:
     if (effort is None and budget is None) or switches.reasoning_style == "none":
         return {}
     off = budget == 0 and effort is None
-    word = effort or _effort_of(budget or 0)
+    word = effort or effort_of(budget or 0)
     style = switches.reasoning_style
     if style == "openrouter":
         return {"reasoning": {"enabled": False} if off else {"max_tokens": budget} if budget else {"effort": word}}
@@ -204,13 +210,6 @@ def _thinking(request: Request, switches: Switches) -> dict[str, Any]:
         config = {"thinking_budget": budget, "include_thoughts": True}
         return {"extra_body": {"google": {"thinking_config": config}}}
     return {} if off else {"reasoning_effort": word}
-
-
-def _effort_of(budget: int) -> str:
-    """The word for a budget in tokens, where only words are understood."""
-    if budget <= 2_048:
-        return "low"
-    return "medium" if budget <= 12_000 else "high"
 
 
 def _structured(request: Request, switches: Switches) -> dict[str, Any]:
