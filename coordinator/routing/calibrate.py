@@ -44,14 +44,16 @@ def cut(inside: Scores, outside: Scores, share: float = _OUT_OF_SCOPE_SHARE, mos
     """The threshold with the best F1 of abstaining, were `share` of all messages out of scope.
 
     `inside` and `outside` are the best scores of sentences that should and should not be accepted. At most the
-    fraction `most_lost` of `inside` is given up: classes that lie close together would else ask for too much.
+    fraction `most_lost` of `inside` is given up, since classes that lie close together would ask for too much, unless
+    even that accepts more than half of `outside`: then the examples are too few to be sure of anything.
     """
     candidates = np.unique(np.concatenate([inside, outside]))
     lost = np.searchsorted(np.sort(inside), candidates) / max(len(inside), 1)
     caught = np.searchsorted(np.sort(outside), candidates) / max(len(outside), 1)
     right = share * caught
     f1 = 2 * right / np.maximum(right + (1 - share) * lost + share, 1e-9)
-    return min(float(candidates[int(f1.argmax())]), float(np.quantile(inside, most_lost)))
+    best, yielding = candidates[int(f1.argmax())], np.quantile(inside, most_lost)
+    return float(max(min(best, yielding), np.median(outside)))
 
 
 def _rank_in_class(examples: Examples) -> Scores:

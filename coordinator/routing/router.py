@@ -16,6 +16,7 @@ block for the encoder: milliseconds, seconds at its first call for a new catalog
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +31,9 @@ from coordinator.routing.semantic import SMALL_TALK, SemanticLayer
 from coordinator.routing.text import name_tokens, stem, tokens
 from shared.contract import Catalogue, GroupSpec
 from shared.encoder import Encoder
+from shared.errors import OperatorError
+
+_log = logging.getLogger(__name__)
 
 Layer = Literal["explicit", "sticky", "keywords", "centroids", "all"]
 
@@ -114,15 +118,26 @@ class Router:
         return None if verdict is None else self._decide(message, verdict)
 
     def route(self, text: str, *, sticky: tuple[str, ...] = (), explicit: tuple[str, ...] = ()) -> Decision:
-        """The decision, with the encoder where it is needed. Blocks; raises what the encoder raises."""
-        fast = self.route_fast(text, sticky=sticky, explicit=explicit)
-        if fast is not None or self._semantic is None:
-            return fast or self._decide(self._read(text, sticky), _Verdict("all", frozenset()))
+        """The decision, with the encoder where it is needed. Blocks.
+
+        An encoder that is out of order (OperatorError) is logged and makes the message an uncertain one.
+        """
+        if (fast := self.route_fast(text, sticky=sticky, explicit=explicit)) is not None:
+            return fast
         message = self._read(text, sticky)
-        return self._decide(message, self._meant(self._semantic, message))
+        verdict = _Verdict("all", frozenset())
+        if self._semantic is not None:
+            try:
+                verdict = self._meant(self._semantic, message)
+            except OperatorError as error:
+                _log.warning("routing without the encoder: %s", error)
+        return self._decide(message, verdict)
 
     def prepare(self) -> None:
-        """Builds the centroids, or reads them from disk, ahead of the first message. Blocks; call it in a thread."""
+        """Builds the centroids, or reads them from disk, ahead of the first message. Blocks; call it in a thread.
+
+        Raises what the encoder raises.
+        """
         if self._semantic is not None:
             self._semantic.prepare()
 

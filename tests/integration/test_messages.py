@@ -25,7 +25,7 @@ def calls(*rows: dict[str, Any], user: str = "", then: str = "done: {{results}}"
     ]
 
 
-def call(name: str, **arguments: Any) -> dict[str, Any]:
+def call(name: str, /, **arguments: Any) -> dict[str, Any]:
     return {"name": name, "arguments": arguments}
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.llm.errors import LlmError
-from shared.llm.model import Completion
+from shared.llm.model import Completion, TextDelta
 from shared.llm.sse import SseParser
 from shared.llm.text import ThinkSplitter
 from tests.unit.llm.support import calls, chunk, completion, decode, events, merged, sse
@@ -169,7 +169,7 @@ def check(dialect: str, raw: bytes, cut: int) -> None:
     assert isinstance(last, Completion)
     assert Completion.model_validate_json(last.model_dump_json()) == last
     assert len({one.id for one in last.message.calls}) == len(last.message.calls)
-    shown = "".join(item.text for item in merged(whole) if item.__class__.__name__ == "TextDelta")
+    shown = "".join(item.text for item in merged(whole) if isinstance(item, TextDelta))
     assert shown == last.message.text
 
 

@@ -9,7 +9,17 @@ from typing import Any
 import pytest
 
 from shared.llm.errors import BadRequest, CutStream, LlmError, Overloaded, RateLimited, ServerFault
-from shared.llm.model import Completion, Finish, TextBlock, TextDelta, ThinkingBlock, ThinkingDelta, Usage, UsageSeen
+from shared.llm.model import (
+    Completion,
+    Finish,
+    Opaque,
+    TextBlock,
+    TextDelta,
+    ThinkingBlock,
+    ThinkingDelta,
+    Usage,
+    UsageSeen,
+)
 from tests.unit.llm.support import STREAMS, block, completion, decode, delta, end, events, merged, ready, start, stop
 
 THINK_AND_CALL = events(
@@ -244,7 +254,7 @@ def test_a_call_cut_before_its_input_is_not_a_call_without_arguments() -> None:
 
 
 def test_a_kind_of_block_not_known_yet_is_kept_in_its_place() -> None:
-    future = {"type": "future_block", "a": [1]}
+    future: Opaque = {"type": "future_block", "a": [1]}
     raw = events(
         start(),
         {"type": "content_block_start", "index": 0, "content_block": future},

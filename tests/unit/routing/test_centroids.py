@@ -123,11 +123,15 @@ def test_clusters_stand_for_their_rows() -> None:
     assert len(clusters(rows[:3], 4)) == 3
 
 
-def test_cut_is_where_the_two_kinds_part_and_never_gives_up_much() -> None:
-    inside, outside = np.linspace(5, 9, 100), np.linspace(0, 4, 100)
-    assert 4 <= calibrate.cut(inside, outside) <= 5.2
-    worse = calibrate.cut(inside, np.linspace(4, 8.9, 400))
-    assert (inside < worse).mean() <= 0.04
+def test_cut_is_where_the_two_kinds_part() -> None:
+    assert 4 <= calibrate.cut(np.linspace(5, 9, 100), np.linspace(0, 4, 100)) <= 5.2
+
+
+def test_cut_gives_up_little_where_the_kinds_mingle_but_never_accepts_half_of_what_it_should_not() -> None:
+    inside = np.linspace(5, 9, 100)
+    mingled = calibrate.cut(inside, np.concatenate([np.linspace(0, 5, 60), np.linspace(5, 8.9, 40)]), 0.9)
+    assert (inside < mingled).mean() == 0.03
+    assert calibrate.cut(inside, np.linspace(4, 8.9, 101)) == pytest.approx(6.45)
 
 
 def test_the_threshold_tells_strangers_from_examples() -> None:

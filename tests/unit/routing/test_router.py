@@ -6,6 +6,8 @@ import pytest
 
 from coordinator.routing.router import Decision, Router
 from shared.contract import Catalogue
+from shared.encoder import Vectors
+from shared.errors import OperatorError
 from tests.unit.routing.support import WordEncoder, catalogue, large, tool
 
 
@@ -134,3 +136,14 @@ def test_small_talk_by_meaning_gets_no_group() -> None:
 def test_an_empty_catalogue_gives_an_empty_decision() -> None:
     decision = Router(Catalogue(), WordEncoder()).route("algo que hacer")
     assert (decision.layer, decision.tools) == ("all", ())
+
+
+class BrokenEncoder(WordEncoder):
+    def encode(self, texts: list[str]) -> Vectors:
+        raise OperatorError("the endpoint is down")
+
+
+def test_an_encoder_out_of_order_leaves_the_message_uncertain(caplog: pytest.LogCaptureFixture) -> None:
+    decision = Router(catalogue(), BrokenEncoder()).route("sube el volumen del jazz en el altavoz")
+    assert (decision.layer, len(decision.tools)) == ("all", 7)
+    assert "the endpoint is down" in caplog.text
