@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shared.lean  # noqa: F401  # isort: skip  # before anything that would load what it keeps out
 import asyncio
 import signal
 import sys

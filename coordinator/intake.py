@@ -14,7 +14,7 @@ from coordinator.context.agent import Agents
 from coordinator.inbox import classify
 from shared.artifacts import ArtifactStore
 from shared.client import stream_rows
-from shared.errors import ArchiveUnavailable, StateUnavailable
+from shared.errors import StateUnavailable
 from shared.messages import Attachment, QueuedMessage
 from shared.names import LOCAL_PRINCIPAL
 from shared.settings import Settings

@@ -227,4 +227,4 @@ class Coordinator:
 
 
 def _price(table: PriceTable, choice: Choice, usage: Usage) -> Decimal | None:
-    return table.cost(choice.provider.name, choice.model, usage)
+    return table.cost(choice.provider.preset or choice.provider.name, choice.model, usage)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shared.lean  # noqa: F401  # isort: skip  # before anything that would load what it keeps out
 import argparse
 import os
+import socket
 import sys
+import warnings
 
 from shared.errors import CapatazError
-from shared.ids import is_name, nonce
+from shared.ids import is_name, process_id
 from shared.logs import configure
 from shared.names import QUEUES
 
@@ -23,17 +26,28 @@ def main() -> None:
         parser.error(f"unknown queue {unknown[0]}; known are {', '.join(QUEUES)}")
     if not is_name(options.name):
         parser.error("--name must match [A-Za-z0-9._-]{1,128}")
-    worker = f"{options.name}-{os.getpid()}-{nonce()[:6]}"
+    worker = process_id(options.name)
     os.environ["CAPATAZ_WORKER_ID"] = worker
     os.environ["CAPATAZ_WORKER_QUEUES"] = ",".join(queues)
     configure(options.name)
+    warnings.filterwarnings("ignore", category=UserWarning, module="celery.platforms")  # root in a container is usual
     try:
         from workers.app import app, settings
     except CapatazError as error:
         sys.exit(f"worker cannot start: {error}")
-    argv = ["--quiet", "worker", "--pool=threads", f"--concurrency={settings.worker.threads}", f"--queues={','.join(queues)}"]
-    argv += [f"--hostname={worker}@%h", "--loglevel=WARNING", "--without-gossip", "--without-mingle"]
-    app.worker_main(argv)
+    # Not by Celery's command line: its imports (prompt_toolkit, every installed plugin) cost 20 MB.
+    process = app.Worker(
+        hostname=f"{worker}@{socket.gethostname()}",
+        pool_cls="threads",
+        concurrency=settings.worker.threads,
+        queues=queues,
+        loglevel="WARNING",
+        without_gossip=True,
+        without_mingle=True,
+        quiet=True,
+    )
+    process.start()
+    sys.exit(process.exitcode)
 
 
 if __name__ == "__main__":

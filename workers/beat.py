@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import shared.lean  # noqa: F401  # isort: skip  # before anything that would load what it keeps out
 import sys
+import time
 from typing import Any
 
 from celery import Celery
 from celery.schedules import ParseException, crontab
 
 from shared.broker import make_app
+from shared.client import Client
 from shared.contract import WorkflowSpec
 from shared.errors import CapatazError, ConfigError
 from shared.logs import configure
 from shared.names import QUEUE_WORKFLOWS, TASK_FIRE_WORKFLOW
 from shared.settings import Settings, load
-from workers.declare import Registry
 
 LOCK_TTL_S = 25
 MAX_LOOP_S = 5
+POLL_S = 0.5
 
 
 def _crontab(cron: str, app: Celery) -> crontab:
@@ -44,6 +47,17 @@ def schedule(workflows: tuple[WorkflowSpec, ...], settings: Settings, app: Celer
     }
 
 
+def workflows_of(settings: Settings) -> tuple[WorkflowSpec, ...]:
+    """The workflows that live workers offer; waits for the first worker."""
+    client = Client.connect(settings.redis.url)
+    try:
+        while not (found := client.catalogue().workflows):
+            time.sleep(POLL_S)
+        return found
+    finally:
+        client.close()
+
+
 def main() -> None:
     """Runs beat until a signal ends it."""
     configure("beat")
@@ -52,12 +66,9 @@ def main() -> None:
         app = make_app(settings)
         if not settings.redis.url:
             raise ConfigError("no state Redis is configured", hint="set REDIS_URL, or start with `capataz up`")
-        registry = Registry()
-        registry.load_builtin()
-        registry.load_user(settings.worker.tool_modules)
         app.conf.update(
             timezone=settings.workflows.timezone,
-            beat_schedule=schedule(registry.catalogue(settings).workflows, settings, app),
+            beat_schedule=schedule(workflows_of(settings), settings, app),
             redbeat_redis_url=settings.redis.url,
             redbeat_key_prefix="capataz:beat:",
             redbeat_lock_timeout=LOCK_TTL_S,
@@ -65,7 +76,7 @@ def main() -> None:
         )
     except CapatazError as error:
         sys.exit(f"beat cannot start: {error}")
-    app.Beat(loglevel="WARNING", scheduler="redbeat.RedBeatScheduler", pidfile=None).run()
+    app.Beat(loglevel="WARNING", scheduler="redbeat.RedBeatScheduler", pidfile=None, quiet=True).run()
 
 
 if __name__ == "__main__":

@@ -66,9 +66,7 @@ class Limits:
         """The run's own wishes above the defaults; a wish never raises a default bound of money or tokens."""
         tokens = min(filter(None, (wanted.tokens, default.tokens)), default=0)
         dollars = min(filter(None, (wanted.dollars, default.dollars)), default=0.0)
-        return cls(
-            wanted.steps or default.steps, wanted.seconds or default.seconds, tokens, Decimal(str(dollars))
-        )
+        return cls(wanted.steps or default.steps, wanted.seconds or default.seconds, tokens, Decimal(str(dollars)))
 
 
 def spent(run: RunFold, limits: Limits, age_s: float) -> str:

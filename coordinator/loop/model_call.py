@@ -41,7 +41,9 @@ async def call_model(
         for tried in range(1, settings.attempts + 1):
             attempt += 1
             kind = "step.started" if attempt == 1 else "step.restarted"
-            handle.events.write(kind, step=step, attempt=attempt, model=choice.name, rehearsal=choice.provider.rehearsal)
+            handle.events.write(
+                kind, step=step, attempt=attempt, model=choice.name, rehearsal=choice.provider.rehearsal
+            )
             try:
                 completion = await handle.race(_stream(handle, services, choice, wanted, attempt))
                 return Answer(completion, choice, attempt)
@@ -59,9 +61,7 @@ async def call_model(
     raise last
 
 
-async def _stream(
-    handle: Handle, services: LoopServices, choice: Choice, request: Request, attempt: int
-) -> Completion:
+async def _stream(handle: Handle, services: LoopServices, choice: Choice, request: Request, attempt: int) -> Completion:
     done: Completion | None = None
     async with aclosing(services.models.stream(choice.provider, request)) as items:
         async for item in items:

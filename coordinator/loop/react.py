@@ -131,13 +131,17 @@ class ReactRun:
 
     async def _step(self, forced: bool) -> None:
         """One model call, logged together with the nodes that it asks for."""
-        offered = [] if forced else self._offered()
+        offered = self._offered()
         messages, notices = repair(tuple(self._handle.session.messages))
         request = Request(
             model="",
             system=self._system,
             messages=messages,
-            tools=tuple(ToolDefinition(name=t.name, description=t.description, parameters=t.parameters) for t in offered),
+            tools=tuple(
+                ToolDefinition(name=t.name, description=t.description, parameters=t.parameters) for t in offered
+            ),
+            # A last answer keeps the definitions, so that the cached prefix of the prompt still counts.
+            tool_choice="none" if forced else "auto",
             max_tokens=self._agent.max_tokens,
             temperature=self._agent.temperature,
             top_p=self._agent.top_p,

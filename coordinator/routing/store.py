@@ -19,7 +19,7 @@ from coordinator.routing.centroids import Centroids
 from coordinator.routing.linear import Whitening
 from shared.encoder import Encoder, Vectors
 
-_FORMAT = 1
+_FORMAT = 1  # raise it with any change of the file or of how the model is fitted
 _KEPT = 8  # files of other catalogues and encoders that may stay beside the newest
 _log = logging.getLogger(__name__)
 

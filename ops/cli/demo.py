@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 _SHIPPED = resources.files("ops") / "demo"
 _WORKERS = 2
+_START_S = 60.0
 _ANSWER_S = 300.0
+_LOG_LINES = 8
 
 
 @dataclass(frozen=True)
@@ -58,9 +60,10 @@ def demo(
     try:
         with errors():
             outcome = asyncio.run(_demo(folder, began))
+        keep = keep or bool(outcome.reason)  # somebody will want to look at the logs
     finally:
         if keep:
-            typer.echo(f"left in {folder}")
+            typer.echo(f"data, logs and workspace are left in {folder}")
         else:
             shutil.rmtree(folder, ignore_errors=True)
     typer.echo(outcome.line)
@@ -129,7 +132,12 @@ async def _talk(supervisor: Supervisor, settings: Settings, began: float) -> Out
     from ops.cli.talk import close, converse
     from shared.client import AsyncClient
 
-    info: RunInfo = await supervisor.ready()
+    try:
+        async with asyncio.timeout(_START_S):
+            info: RunInfo = await supervisor.ready()
+    except TimeoutError:
+        dying = _tell_who_dies(supervisor)
+        return Outcome("-", 0, 0, 0.0, 0, 0, f"not ready within {_START_S:g} s: {', '.join(dying) or 'no heartbeat'}")
     typer.echo(
         f"system     ready in {time.monotonic() - began:.1f} s: 1 coordinator, {_WORKERS} workers, strict durability"
     )
@@ -152,6 +160,15 @@ async def _talk(supervisor: Supervisor, settings: Settings, began: float) -> Out
         await client.aclose()
     close(printer, reply)
     return _judge(reply, printer, info.model, rehearsal=rehearsal, seconds=time.monotonic() - began)
+
+
+def _tell_who_dies(supervisor: Supervisor) -> list[str]:
+    """The names of processes that do not stay up; prints the end of their logs."""
+    dying = [child for child in supervisor.children if child.row.restarts]
+    for child in dying:
+        lines = child.log_file.read_text("utf-8", "replace").splitlines()[-_LOG_LINES:]
+        typer.echo("\n".join([f"-- {child.row.name}: {child.row.note or child.row.state}", *lines]))
+    return [child.row.name for child in dying]
 
 
 def _judge(reply: Reply, printer: Any, model: str, *, rehearsal: bool, seconds: float) -> Outcome:

@@ -59,6 +59,11 @@ class Supervisor:
         self._ready = asyncio.Event()
         self.rehearsal = False
 
+    @property
+    def children(self) -> tuple[Child, ...]:
+        """The processes that it keeps up, as far as they have been started."""
+        return tuple(self._children)
+
     async def ready(self) -> run_file.RunInfo:
         """Waits until coordinator and workers have heartbeats. Cancel it if `run` may end first."""
         await self._ready.wait()

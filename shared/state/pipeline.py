@@ -52,7 +52,7 @@ class Pipeliner:
             else:
                 pipe = self._client.pipeline(transaction=False)
                 for command, _ in batch:
-                    pipe.execute_command(*command)  # type: ignore[no-untyped-call]
+                    pipe.execute_command(*command)
                 replies = await pipe.execute(raise_on_error=False)
         except (redis.exceptions.RedisError, OSError) as error:
             for _, future in batch:

@@ -85,9 +85,7 @@ class RunState:
         """A lease on a run that was given back, or that is ours and lost sight of; with `dead_owners` also on one
         whose owner's heartbeat is gone. None if it is in good hands."""
         token = new_nonce()
-        row = await self._scripts.call(
-            "take_over", run, self._cid, token, self._cfg, "1" if dead_owners else "0"
-        )
+        row = await self._scripts.call("take_over", run, self._cid, token, self._cfg, "1" if dead_owners else "0")
         if not row:
             return None
         return Lease(run, row[0], row[1], self._cid, token, int(row[2]))

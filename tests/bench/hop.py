@@ -18,10 +18,10 @@ from shared.broker import make_app
 from shared.contract import NodeOrder
 from shared.settings import RedisSettings, Settings
 from shared.state import keys
+from shared.state.changes import Change
 from shared.state.connection import connect
 from shared.state.pipeline import Pipeliner
 from shared.state.runs import Lease, RunState
-from shared.state.changes import Change
 from tests.bench.overhead import ENV
 from tests.bench.report import Stopwatch, line, median_ms, p95_ms
 from tests.support.model_server import ModelServer
@@ -60,15 +60,23 @@ def _floor(state_url: str, broker_url: str) -> list[float]:
 
 
 async def _hops(system: System) -> list[float]:
-    settings = Settings.model_construct(
-        redis=RedisSettings(url=system.redis_url, broker_url=system.broker.broker_url)
-    )
+    settings = Settings.model_construct(redis=RedisSettings(url=system.redis_url, broker_url=system.broker.broker_url))
     client, blocking = connect(system.redis_url), connect(system.redis_url, blocking=True)
     pipe = Pipeliner(client)
     state = RunState(pipe, "bench", settings.limits)
     await client.set(keys.coordinator("bench"), "1")
     lease = Lease("rbench", "bench", "owner", "bench", "nonce")
-    await client.hset(keys.run(lease.run), mapping={"state": "active", "owner": "bench", "nonce": "nonce", "seq": 0, "session": "bench", "principal": "owner"})  # type: ignore[misc]
+    await client.hset(
+        keys.run(lease.run),
+        mapping={
+            "state": "active",
+            "owner": "bench",
+            "nonce": "nonce",
+            "seq": 0,
+            "session": "bench",
+            "principal": "owner",
+        },
+    )  # type: ignore[misc]
     publisher = Publisher(make_app(settings), system.signing_key.encode(), 20, lambda _: 1)
     seconds, last = [], "0"
     for i in range(ROUNDS + 20):

@@ -169,7 +169,7 @@ def test_model_server_down(make_system: MakeSystem, model: ModelServer) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         dead = f"http://127.0.0.1:{closed.getsockname()[1]}/v1"
-    definition = '{"rehearsal": {"preset": "rehearsal", "base_url": "%s"}}' % dead
+    definition = f'{{"rehearsal": {{"preset": "rehearsal", "base_url": "{dead}"}}}}'
     system = make_system(env={"CAPATAZ_MODELS__PROVIDERS": definition, "CAPATAZ_MODELS__ATTEMPTS": "2"})
     client = Client.connect(system.redis_url)
     reply = client.ask("hi", session="s", timeout=30)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from typing import Any
 
@@ -301,7 +302,7 @@ def test_system_prompt_keeps_its_bytes_over_a_session(client: Client, model: Mod
         client.ask(f"message {n}", session="prefix", timeout=20)
     bodies = [r.body["messages"] for r in of_agents(model)]
     assert len({b[0]["content"] for b in bodies}) == 1
-    for earlier, later in zip(bodies, bodies[1:], strict=False):
+    for earlier, later in itertools.pairwise(bodies):
         assert later[: len(earlier)] == earlier  # each request begins with the bytes of the one before
 
 

@@ -259,7 +259,11 @@ def test_first_terminal_state_wins(server: TestRedis) -> None:
 
 @pytest.mark.parametrize(
     ("effect", "found", "state"),
-    [(Effect.READ, "requeued", None), (Effect.IDEMPOTENT, "requeued", None), (Effect.WRITE, "ended", "outcome_unknown")],
+    [
+        (Effect.READ, "requeued", None),
+        (Effect.IDEMPOTENT, "requeued", None),
+        (Effect.WRITE, "ended", "outcome_unknown"),
+    ],
 )
 def test_rows_of_a_dead_worker(server: TestRedis, effect: Effect, found: str, state: str | None) -> None:
     async def test(rig: Rig) -> None:

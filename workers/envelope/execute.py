@@ -129,7 +129,7 @@ class Envelope:
             return results.timeout(order.tool, seconds, tool.spec.effect)
         except CapatazError as error:
             return results.failure(order.tool, error)
-        except Exception as error:  # noqa: BLE001 - a tool may raise anything; it becomes a result for the model
+        except Exception as error:
             log.warning("tool raised", tool=order.tool, node=order.node, exc_info=error)
             return results.crash(order.tool, error, tool.spec.effect)
 

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ops.cli.common import clean
-from ops.cli.demo import Outcome, found_facts
+from ops.cli.demo import Outcome, _judge, found_facts
 from ops.cli.show import EventPrinter
 from ops.supervisor.child import Row, State
 from ops.supervisor.report import duration, status_line
@@ -83,6 +83,22 @@ def test_no_event_breaks_the_display_or_the_terminal(events: list[tuple[str, dic
 def test_facts_are_found_in_any_spelling() -> None:
     facts = [{"name": "a", "any_of": ["9.80", "9,80"]}, {"name": "b", "any_of": ["63 %"]}]
     assert found_facts("it costs 9,80 euros", facts) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "states", "rehearsal", "reason"),
+    [
+        ("nothing", ["done"], True, "the answer lacks"),
+        ("nothing", ["done"], False, ""),
+        ("nothing", ["done", "failed"], True, "1 of 2 nodes"),
+        ("nothing", ["done", "failed"], False, ""),
+    ],
+)
+def test_a_rehearsal_must_state_every_fact(answer: str, states: list[str], rehearsal: bool, reason: str) -> None:
+    printer = EventPrinter(lambda _text: None, nodes={str(i): state for i, state in enumerate(states)})
+    outcome = _judge(Reply(ok=True, answer=answer), printer, "m", rehearsal=rehearsal, seconds=1.0)
+    assert outcome.reason.startswith(reason)
+    assert bool(outcome.reason) is bool(reason)
 
 
 def test_the_demos_last_line() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coordinator.routing import calibrate
+from coordinator.routing import calibrate, store
 from coordinator.routing.centroids import Centroids, Examples, background, combined
 from coordinator.routing.lexical import LexicalIndex
 from coordinator.routing.linear import Whitening, clusters, logistic, means
@@ -144,10 +144,14 @@ def test_the_threshold_tells_strangers_from_examples() -> None:
     assert scorer([s for _, s in pairs], vectors).max(axis=1).min() > threshold
 
 
-def test_a_model_survives_half_precision(tmp_path: Path) -> None:
+def test_half_precision_changes_no_answer() -> None:
     rows, classes = cloud(3)
-    model = Centroids.fit(rows, classes, 6, cloud(4)[0])
-    assert model.scores(rows, np.zeros((len(rows), 6))).shape == (48, 6)
+    stored = store.Stored(Centroids.fit(rows, classes, 6, cloud(4)[0]).with_threshold(1.25), rows[:2])
+    nothing = np.zeros((len(rows), 6))
+    before, after = stored.model.scores(rows, nothing), stored.rounded().model.scores(rows, nothing)
+    assert stored.rounded().model.threshold == 1.25
+    assert np.abs(before - after).max() < 0.05
+    assert (before.argmax(1) == after.argmax(1)).all()
 
 
 def test_the_lexical_index_scores_in_zero_to_one_and_knows_its_own_sentence() -> None:

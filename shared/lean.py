@@ -1,0 +1,9 @@
+"""Keeps optional imports out of services: httpx, structlog and others load rich and pygments when they are installed,
+5 MB a process, for terminals that a service does not have. Import this first."""
+
+from __future__ import annotations
+
+import sys
+
+for _name in ("rich", "pygments"):
+    sys.modules.setdefault(_name, None)  # type: ignore[arg-type]  # an import of it now raises ImportError
