@@ -30,11 +30,12 @@ class ToolChooser:
         self._built_for: tuple[str, ...] | None = None
         self._router = self._plain = Router(directory.catalogue, None, None, max_tools)
         self._warm: Future[None] | None = None
+        self._building = asyncio.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="encoder")
 
     async def choose(self, text: str, *, sticky: tuple[str, ...], explicit: tuple[str, ...]) -> Decision:
         """The decision for one message."""
-        self._follow_catalogue()
+        await self._follow_catalogue()
         router = self._router
         decision = router.route_fast(text, sticky=sticky, explicit=explicit)
         if decision is not None:
@@ -47,12 +48,19 @@ class ToolChooser:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, lambda: router.route(text, sticky=sticky, explicit=explicit))
 
-    def _follow_catalogue(self) -> None:
-        if self._built_for != self._directory.digest:
-            catalogue = self._directory.catalogue
-            self._plain = Router(catalogue, None, None, self._max_tools)
-            self._router = Router(catalogue, self._encoder, self._cache_dir, self._max_tools)
-            self._built_for = self._directory.digest
+    async def _follow_catalogue(self) -> None:
+        """Builds routers for a new catalogue, in a thread: with many tools that takes most of a second."""
+        async with self._building:
+            digest, catalogue = self._directory.digest, self._directory.catalogue
+            if self._built_for == digest:
+                return
+            self._plain = await asyncio.to_thread(Router, catalogue, None, None, self._max_tools)
+            self._router = self._plain
+            if self._encoder is not None:
+                self._router = await asyncio.to_thread(
+                    Router, catalogue, self._encoder, self._cache_dir, self._max_tools
+                )
+            self._built_for = digest
             self._warm = None
 
     def close(self) -> None:

@@ -98,7 +98,8 @@ class WorkflowRun:
             value = result.value
             if value is None and result.artifact is not None:
                 artifact = await self._services.artifacts.get(self._handle.message.principal, result.artifact)
-                value = json.loads(artifact.data)
+                text = artifact.data.decode("utf-8", "replace")
+                value = json.loads(text) if artifact.media_type == "application/json" else text
             inputs[needed] = value
         return inputs
 

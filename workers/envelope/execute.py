@@ -157,9 +157,10 @@ class Envelope:
         small = results.fits(output.value)
         artifact: str | None = None
         if cut or not small:
-            data = full if cut else canonical_json(output.value)
+            # A value that is too large to travel is kept as JSON, for references and code; else the model's text is.
+            data, kind = (full, "text/plain") if small else (canonical_json(output.value), "application/json")
             try:
-                artifact = await self._services.artifacts.put(order.principal, data.encode(), "text/plain")
+                artifact = await self._services.artifacts.put(order.principal, data.encode(), kind)
             except CapatazError as error:
                 note = NodeError(code=error.code, message=error.message, hint=error.hint)
                 capped += f"\n[the full output could not be kept: {error.message}]"
