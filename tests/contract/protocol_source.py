@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 LUA = ROOT / "shared" / "state" / "lua"
 PACKAGES = ("shared", "coordinator", "workers")
 EMITTERS = ("event", "write", "delta")
-"""Methods whose first argument is an event's type, on objects called `change`, `events` or `self`."""
+"""Methods whose first argument is an event's type: `event` of a change, the others of an event writer."""
 FORWARDERS = {("coordinator/events.py", "delta"), ("coordinator/events.py", "write")}
 """Methods that pass on the type that they were given."""
 
@@ -87,7 +87,9 @@ def _site(call: ast.Call, function: ast.AST, where: str) -> Site | None:
         return Site(where, kinds, _keys_of_dumped(function)) if kinds else None
     if not isinstance(call.func, ast.Attribute) or call.func.attr not in EMITTERS or not call.args:
         return None
-    if _receiver(call) not in ("change", "ends", "events") and not where.startswith("coordinator/events.py"):
+    if call.func.attr != "event" and _receiver(call) not in ("events", "self"):
+        return None
+    if _receiver(call) == "self" and not where.startswith("coordinator/events.py"):
         return None
     fields = tuple(k.arg for k in call.keywords if k.arg)
     if call.func.attr == "delta":
@@ -101,7 +103,7 @@ def _keys_of_dumped(function: ast.AST) -> tuple[str, ...]:
     """Keys of the dictionary that the function gives to `json.dumps`."""
     for call in (n for n in ast.walk(function) if isinstance(n, ast.Call)):
         if ast.unparse(call.func) == "json.dumps" and isinstance(call.args[0], ast.Dict):
-            return tuple(k.value for k in call.args[0].keys if isinstance(k, ast.Constant))
+            return tuple(str(k.value) for k in call.args[0].keys if isinstance(k, ast.Constant))
     return ()
 
 
