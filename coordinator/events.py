@@ -33,6 +33,16 @@ class EventWriter:
         self._kept = limits.events_kept
         self._waiting: deque[tuple[str, dict[str, Any]]] = deque()
         self._writing: asyncio.Task[None] | None = None
+        self._gate: asyncio.Task[Any] | None = None
+
+    @property
+    def idle(self) -> bool:
+        """True if nothing waits to be written."""
+        return not self._waiting and (self._writing is None or self._writing.done())
+
+    def hold(self, task: asyncio.Task[Any]) -> None:
+        """What is written from now on comes after `task` has ended, however it ends."""
+        self._gate = task
 
     def delta(self, kind: str, attempt: int, text: str) -> None:
         """A piece of text or thinking of the attempt that is streaming now."""
@@ -50,6 +60,9 @@ class EventWriter:
             self._writing = asyncio.create_task(self._drain())
 
     async def _drain(self) -> None:
+        if self._gate is not None:
+            gate, self._gate = self._gate, None
+            await asyncio.wait({gate})
         while self._waiting:
             batch = list(self._waiting)
             self._waiting.clear()

@@ -34,7 +34,9 @@ class Handle:
         self.events = events
         self.mail = asyncio.Event()
         self.nodes_changed = asyncio.Event()
+        self.mail.set()  # whatever came before this process took the run
         self._lock = asyncio.Lock()
+        self._early: asyncio.Task[list[str]] | None = None
         self._steers: list[str] = []
         self._pending_mail: list[dict[str, Any]] = []
 
@@ -52,15 +54,41 @@ class Handle:
         return message
 
     async def commit(self, change: Change) -> None:
-        """Applies a change to the state and to the fold; events written before come before its events."""
-        await self.events.flush()
-        async with self._lock:
-            ids = await self.state.append(self.lease, change)
-        entries = [*change.entries, *change.nodes]
-        for entry_id, entry in zip(ids, entries, strict=True):
-            self.session.apply(Stored.model_construct(id=entry_id, run=self.lease.run, type=entry.T, value=entry))
+        """Applies a change to the fold and to the state; events written before come before its events.
+
+        When the state refuses it, the run is not ours any more, and this fold is thrown away with it.
+        """
+        self._apply(change)
+        await self._append(change)
         if change.ends:
             await self.fetch([node for node, _, _ in change.ends])
+
+    async def commit_soon(self, change: Change) -> None:
+        """Like `commit`, but returns at once: the next change, or the end of the run, waits for this one and raises
+        its error. For what nobody has acted on yet."""
+        if not self.events.idle:
+            return await self.commit(change)
+        self._apply(change)
+        self._early = asyncio.create_task(self._append(change))
+        self.events.hold(self._early)
+        return None
+
+    def _apply(self, change: Change) -> None:
+        for entry in (*change.entries, *change.nodes):
+            self.session.apply(Stored.model_construct(id="", run=self.lease.run, type=entry.T, value=entry))
+
+    async def _append(self, change: Change) -> list[str]:
+        await self._settled()
+        await self.events.flush()
+        async with self._lock:
+            return await self.state.append(self.lease, change)
+
+    async def _settled(self) -> None:
+        """Waits for a change that was committed soon, raising its error."""
+        early = self._early
+        if early is not None and early is not asyncio.current_task():
+            self._early = None
+            await early
 
     async def fetch(self, nodes: list[str]) -> dict[str, NodeResult]:
         """Reads the results of those nodes that have ended, into the fold."""
@@ -74,9 +102,13 @@ class Handle:
         self, change: Change, reply: Reply, *, follow_up: QueuedMessage | None = None, force: bool = False
     ) -> bool:
         """Ends the run; False if mail arrived that must be read first."""
+        await self._settled()
         await self.events.flush()
         async with self._lock:
-            return await self.state.finish(self.lease, change, reply, follow_up=follow_up, force=force)
+            ended = await self.state.finish(self.lease, change, reply, follow_up=follow_up, force=force)
+        if not ended:
+            self.mail.set()
+        return ended
 
     async def check_mail(self) -> None:
         """Reads the mailbox. Raises RunCancelled for a cancel; keeps steers for `take_steers`."""
@@ -89,6 +121,8 @@ class Handle:
 
     async def take_steers(self) -> None:
         """Puts messages that joined the run into its log, and takes all read mail out of the box."""
+        if not self.mail.is_set() and not self._pending_mail:
+            return
         await self.check_mail()
         mails = self._pending_mail
         if not mails:

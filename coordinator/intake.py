@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import redis.asyncio
@@ -27,6 +28,10 @@ BLOCK_MS = 1000
 PAUSE_S = 0.5
 
 
+async def _nothing() -> None:
+    """Nothing follows."""
+
+
 class Intake:
     """Routes what is in the inboxes of all principals."""
 
@@ -38,26 +43,32 @@ class Intake:
         self._lock = asyncio.Lock()
         self.inboxes = tuple(keys.inbox(p) for p in (LOCAL_PRINCIPAL, *settings.principals))
 
-    async def work(self) -> int:
-        """Routes everything that is there; returns how many entries were taken."""
+    async def work(self, then: Callable[[], Awaitable[None]] = _nothing) -> int:
+        """Routes everything that is there; returns how many entries were taken.
+
+        `then` is called together with each routing, so that its command travels in the same trip, right behind.
+        """
         taken = 0
         async with self._lock:
             for inbox in self.inboxes:
                 while entries := await self._state.read_inbox(inbox):
-                    routed = await self._route(inbox, entries)
+                    routed = await self._route(inbox, entries, then)
                     taken += routed
                     if routed == 0:
                         break  # another coordinator was faster
         return taken
 
-    async def _route(self, inbox: str, entries: list[tuple[str, dict[str, str]]]) -> int:
+    async def _route(
+        self, inbox: str, entries: list[tuple[str, dict[str, str]]], then: Callable[[], Awaitable[None]]
+    ) -> int:
         principal, limits = keys.principal_of(inbox), self._settings.limits
         names = self._agents.names()
         decisions = [classify(entry_id, fields, principal, limits, names) for entry_id, fields in entries]
         for decision in decisions:
             if decision["action"] == "message" and '"data"' in decision["payload"]:
                 decision["payload"] = await self._store(decision["payload"])
-        return await self._state.route(inbox, principal, decisions)
+        routed, _ = await asyncio.gather(self._state.route(inbox, principal, decisions), then())
+        return routed
 
     async def _store(self, payload: str) -> str:
         """Puts inline attachments into the artifact store; the queue and the log carry their handles."""

@@ -160,8 +160,8 @@ class Coordinator:
                 await asyncio.sleep(PAUSE_S)
 
     async def _alarm_once(self) -> None:
-        if await self._alarm.ring() and await self._intake.work():
-            self._room.set()
+        if await self._alarm.ring():
+            await self._intake.work(then=self._claim)
 
     async def _hints_once(self) -> None:
         for hint in await self._hints.read():
@@ -198,6 +198,9 @@ class Coordinator:
         """Starts runs while there is room and something is runnable."""
         await self._room.wait()
         self._room.clear()
+        await self._claim()
+
+    async def _claim(self) -> None:
         while (room := self.settings.coordinator.max_runs - len(self._runs)) > 0:
             claimed = await self._state.claim(min(room, 50))
             for lease, _ in claimed:

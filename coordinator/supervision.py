@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import structlog
 
@@ -15,7 +14,6 @@ from coordinator.loop.services import LoopServices
 from coordinator.loop.workflow import WorkflowRun
 from shared.errors import CapatazError, LeaseLost, StateConflict, StateUnavailable
 from shared.fold import SessionFold
-from shared.sql import runs as sql_runs
 from shared.state.changes import Change
 from shared.state.pipeline import Pipeliner
 from shared.state.runs import Lease, RunState
@@ -92,7 +90,6 @@ class Supervision:
     async def _outcome(self, handle: Handle) -> tuple[Outcome, Change | None]:
         loop: ReactRun | WorkflowRun | None = None
         try:
-            await self._record(handle)
             if handle.message.kind == "workflow":
                 loop = await WorkflowRun.prepare(handle, self._services)
             else:
@@ -112,23 +109,6 @@ class Supervision:
 
     async def _abandon(self, loop: ReactRun | WorkflowRun | None, why: str) -> Change | None:
         return await loop.collector.cancel_all(why) if loop else None
-
-    async def _record(self, handle: Handle) -> None:
-        """The run's row in SQL, before its first model call, so that a lost Redis cannot hide it."""
-        message, run = handle.message, handle.run
-        if run.steps:
-            return
-        row = sql_runs.Run(
-            id=handle.lease.run,
-            session=handle.lease.session,
-            principal=message.principal,
-            agent=message.agent,
-            epoch=self._services.epoch,
-            created_ms=message.received_ms,
-            started_ms=run.started_ms or int(time.time() * 1000),
-            question=message.text[:2000] or f"[workflow {message.workflow}]",
-        )
-        await self._services.database.run(lambda conn: sql_runs.start_run(conn, row))
 
     async def stop(self, grace_s: float) -> None:
         """Ends the local work on all runs and gives their leases back, so that others go on at once."""

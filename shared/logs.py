@@ -7,7 +7,8 @@ import os
 import re
 import sys
 from collections.abc import MutableMapping
-from typing import Any
+from contextlib import suppress
+from typing import Any, TextIO, cast
 
 import structlog
 
@@ -34,6 +35,24 @@ def _redact_event(_logger: Any, _name: str, event: MutableMapping[str, Any]) -> 
     return event
 
 
+class _Tolerant:
+    """A stream whose writes may fail: a full disk must not end what is being logged about."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Writes if that is possible."""
+        with suppress(OSError):
+            return self._stream.write(text)
+        return 0
+
+    def flush(self) -> None:
+        """Flushes if that is possible."""
+        with suppress(OSError):
+            self._stream.flush()
+
+
 def configure(process: str) -> None:
     """Sets up logging to standard error. CAPATAZ_LOG=json gives JSON lines; the level is INFO."""
     structlog.contextvars.bind_contextvars(process=process)
@@ -52,7 +71,7 @@ def configure(process: str) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _Tolerant(sys.stderr))),
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")

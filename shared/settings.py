@@ -54,12 +54,21 @@ class WorkspaceSettings(Section):
 
 
 class BudgetSettings(Section):
-    """Default bounds of one run. Zero or absent dollars and tokens mean no bound."""
+    """Bounds of one run by default, and of all model calls of a day (UTC): a user's, and everybody's together.
+
+    Zero tokens or dollars mean no bound. A run's bounds give it one last answer; those of a day refuse a call.
+    """
 
     steps: int = Field(default=90, ge=1, le=1000)
     seconds: float = Field(default=900.0, gt=0)
     tokens: int = Field(default=0, ge=0)
     dollars: float = Field(default=0.0, ge=0)
+    user_day_tokens: int = Field(default=0, ge=0)
+    user_day_dollars: float = Field(default=0.0, ge=0)
+    day_tokens: int = Field(default=0, ge=0)
+    day_dollars: float = Field(default=0.0, ge=0)
+    unpriced: Literal["refuse", "allow"] = "refuse"
+    """Whether a bound in dollars refuses a model whose price is not known, since it could not hold."""
 
 
 class CoordinatorSettings(Section):
@@ -87,7 +96,10 @@ class WorkerSettings(Section):
 
 
 class ProviderSettings(Section):
-    """One model provider. `api_key_env` names the environment variable that holds the key."""
+    """One model provider. `api_key_env` names the environment variable that holds the key.
+
+    `concurrency` bounds the calls that all processes of the installation make to it at once; 0 is no bound.
+    """
 
     preset: str = ""
     dialect: Literal["", "openai", "anthropic"] = ""
@@ -95,13 +107,55 @@ class ProviderSettings(Section):
     api_key_env: str = ""
     switches: dict[str, Any] = Field(default_factory=dict)
     headers: dict[str, str] = Field(default_factory=dict)
+    concurrency: int = Field(default=0, ge=0)
+
+
+class ModelFacts(Section):
+    """What a provider does not tell about a model: its window in tokens (0: not known), and whether it can see."""
+
+    window: int = Field(default=0, ge=0)
+    images: bool = True
+
+
+class RouteSettings(Section):
+    """Which tier answers a message whose user and agent name no model. A tier that is not configured is `default`.
+
+    `groups` and `agents` map tool groups and agents to tiers. `images` is the tier for images that the default model
+    cannot see, `long` the one for prompts of more than `long_above` tokens; empty switches the rule off.
+    """
+
+    groups: dict[str, str] = Field(default_factory=lambda: {"utility": "fast"})
+    agents: dict[str, str] = Field(default_factory=dict)
+    images: str = "vision"
+    long: str = "long"
+    long_above: int = Field(default=24_000, ge=1)
+
+
+class BreakerSettings(Section):
+    """When a model rests: after so many failures in a row within `within_s`, for `cooldown_s`.
+
+    Then one call tries it; each failure of that one doubles the rest, up to `most_s`.
+    """
+
+    failures: int = Field(default=3, ge=1)
+    within_s: float = Field(default=60.0, gt=0)
+    cooldown_s: float = Field(default=5.0, gt=0)
+    most_s: float = Field(default=300.0, gt=0)
 
 
 class ModelSettings(Section):
-    """Providers by name, and tiers: each an ordered chain of `provider/model`."""
+    """Providers by name, and tiers: each an ordered chain of `provider/model`.
+
+    `about` has what is known of models, by `provider/model`; a `*` stands for any characters. `patience_s` is how
+    long a call waits for a provider's free slot, or for a model that rests when there is no other.
+    """
 
     providers: dict[str, ProviderSettings] = Field(default_factory=dict)
     tiers: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    about: dict[str, ModelFacts] = Field(default_factory=dict)
+    routes: RouteSettings = RouteSettings()
+    breaker: BreakerSettings = BreakerSettings()
+    patience_s: float = Field(default=20.0, ge=0)
     connect_s: float = Field(default=10.0, gt=0)
     first_token_s: float = Field(default=60.0, gt=0)
     idle_s: float = Field(default=30.0, gt=0)

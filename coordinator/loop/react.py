@@ -13,6 +13,8 @@ from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from sqlalchemy import Connection
+
 from coordinator.context.agent import Agent
 from coordinator.context.instructions import read_instructions
 from coordinator.context.prompt import fill, system_prompt, tail
@@ -22,13 +24,14 @@ from coordinator.loop import decide as d
 from coordinator.loop.ending import Outcome
 from coordinator.loop.model_call import Answer, call_model
 from coordinator.loop.planning import Plan, broken_text, plan_calls
+from coordinator.loop.record import record
 from coordinator.loop.services import LoopServices
 from shared.contract import ToolSpec
 from shared.entries import Assistant, Context, Node, Nudge, Offered
 from shared.llm.check import repair
 from shared.llm.model import Message, Request, ToolCall, ToolDefinition, Usage
 from shared.models import Choice
-from shared.playbook import Scope
+from shared.playbook import Bullet, Scope
 from shared.sql import playbook
 from shared.state.changes import Change
 
@@ -77,19 +80,32 @@ class ReactRun:
     async def _prepare(self) -> None:
         """The system prompt, and at the start of the run its tail and its tools."""
         agent, settings = self._agent, self._services.settings
-        scopes = [Scope.everyone(), Scope.user(self._handle.message.principal)]
-        scopes.append(Scope.agent(self._handle.message.principal, agent.name))
-        bullets = []
-        if settings.playbook.enabled:
-            bullets = await self._services.database.run(lambda conn: playbook.active(conn, scopes))
+        (bullets, instructions), opening = await asyncio.gather(
+            asyncio.gather(
+                self._services.database.run(self._record_and_recall),
+                asyncio.to_thread(read_instructions, settings.workspace.dir),
+            ),
+            self._opening(),
+        )
         values = {"model": self._chain()[0].name, "workspace": str(settings.workspace.dir), "agent": agent.name}
-        instructions = await asyncio.to_thread(read_instructions, settings.workspace.dir)
         self._system = system_prompt(fill(agent.body, values), instructions, bullets)
-        if not self._handle.run.has_context:
-            await self._open()
+        if opening is not None:
+            await self._handle.commit_soon(opening)
 
-    async def _open(self) -> None:
+    def _record_and_recall(self, conn: Connection) -> list[Bullet]:
+        """The run's row, and what was learned for it: one transaction."""
+        record(conn, self._handle, self._services.epoch)
+        if not self._services.settings.playbook.enabled:
+            return []
+        principal = self._handle.message.principal
+        scopes = [Scope.everyone(), Scope.user(principal), Scope.agent(principal, self._agent.name)]
+        return playbook.active(conn, scopes)
+
+    async def _opening(self) -> Change | None:
+        """What a run begins with: its tail and its tools. None if its log has them already."""
         message, services = self._handle.message, self._services
+        if self._handle.run.has_context:
+            return None
         if not services.directory.workers:
             await services.directory.refresh()  # the first message of a system that has just started
         facts = await services.session_state.facts(self._handle.lease.session)
@@ -111,7 +127,7 @@ class ReactRun:
             tokens_saved=decision.tokens_saved,
             model=self._chain()[0].name,
         )
-        await self._handle.commit(change)
+        return change
 
     def _chain(self) -> tuple[Choice, ...]:
         """The models for this run: a forced one, the agent's, or its tier's chain."""

@@ -19,6 +19,7 @@ from coordinator.loop.ending import Outcome
 from coordinator.loop.model_call import call_model
 from coordinator.loop.planning import QUEUE_WAIT_MS
 from coordinator.loop.react import planned_event
+from coordinator.loop.record import record
 from coordinator.loop.services import LoopServices
 from shared.contract import Effect, NodeError, NodeResult, NodeState, StepSpec, WorkflowSpec
 from shared.entries import Assistant, Node
@@ -52,6 +53,7 @@ class WorkflowRun:
     @classmethod
     async def prepare(cls, handle: Handle, services: LoopServices) -> WorkflowRun:
         """A run whose workflow is looked up anew if it is not known yet. Raises ConfigError if nobody offers it."""
+        await services.database.run(lambda conn: record(conn, handle, services.epoch))
         if services.directory.workflow(handle.message.workflow) is None:
             await services.directory.refresh()
         return cls(handle, services)

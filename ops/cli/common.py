@@ -71,6 +71,25 @@ def target(settings: Settings) -> Target:
     raise OperatorError(f"no system runs on {data}", hint="start one with `capataz up`, or set REDIS_URL")
 
 
+def reachable() -> bool:
+    """True if there is a system to talk to, and its state Redis answers. Raises ConfigError for bad settings."""
+    from shared.client import Client
+    from shared.errors import ConfigError, OperatorError
+    from shared.settings import load
+
+    try:
+        found = Client.connect(target(load()).redis_url)
+        try:
+            found.ping()
+        finally:
+            found.close()
+    except ConfigError:
+        raise
+    except OperatorError:
+        return False
+    return True
+
+
 @contextmanager
 def client() -> Iterator[Client]:
     """A client of the running system, which answers. Errors become exit codes."""

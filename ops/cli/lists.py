@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
 import sys
 import time
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ops.cli.common import Exit, clean, client, errors, fail, print_json, table, target
+from ops.cli.common import Exit, clean, client, errors, fail, print_json, reachable, table, target
+
+if TYPE_CHECKING:
+    from shared.contract import Catalogue
 
 _Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
 
 
 def tools(
-    all_: Annotated[bool, typer.Option("--all", help="Also those that are not configured, and why.")] = False,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Also those that are not configured, and why; works without a system.")
+    ] = False,
     json_: _Json = False,
 ) -> None:
-    """List the tools that live workers offer."""
-    with client() as found:
-        catalogue = found.catalogue()
+    """List the tools that live workers offer; with --all and no system, those that a worker here would offer."""
+    with errors():
+        running = reachable()
+    if running or not all_:
+        with client() as found:
+            catalogue = found.catalogue()
+    else:
+        typer.echo("no system runs; this is what a worker would offer", err=True)
+        catalogue = _installed()
     missing = catalogue.missing if all_ else {}
     if json_:
         print_json({"tools": [tool.model_dump(mode="json") for tool in catalogue.tools], "missing": missing})
@@ -30,6 +43,23 @@ def tools(
     if not rows:
         fail("no live worker offers tools", Exit.UNREACHABLE)
     table(["tool", "group", "effect", "what it does"], rows)
+
+
+def _installed() -> Catalogue:
+    """The catalogue of a worker with the present settings, from a process of its own."""
+    from ops.supervisor import plan
+    from shared.contract import Catalogue
+
+    done = subprocess.run(
+        plan.python("workers.catalogue"),
+        env={**os.environ, **plan.import_path(os.environ)},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        fail("the catalogue cannot be read")
+    return Catalogue.model_validate_json(done.stdout)
 
 
 def runs(

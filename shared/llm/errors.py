@@ -139,6 +139,27 @@ class CutStream(LlmError):
     default_retryable = True
 
 
+class Resting(LlmError):
+    """No model of the chain may be asked at the moment: all rest after failures, or have no free slot."""
+
+    code = "models_resting"
+    default_hint = "wait as long as it says; `capataz doctor` and the log tell what failed"
+
+
+class BudgetSpent(LlmError):
+    """The budget of the day, the user's or the installation's, has no room for the call. It was not made."""
+
+    code = "budget_spent"
+    default_hint = "wait for the next day (UTC), or raise the budget"
+
+
+class PriceUnknown(LlmError):
+    """A budget in dollars is in force and nobody knows what this model costs. The call was not made."""
+
+    code = "price_unknown"
+    default_hint = "add its price to the table of models.prices, or set budget.unpriced to allow"
+
+
 TimeoutKind = Literal["connect", "first_token", "idle", "total"]
 
 

@@ -30,6 +30,8 @@ class Provider(BaseModel):
     headers: dict[str, str] = Field(default_factory=dict, repr=False)
     preset: str = ""
     """The preset it was made from: what prices are listed under."""
+    concurrency: int = 0
+    """Calls at once of the whole installation; 0 is no bound."""
 
     @field_validator("base_url")
     @classmethod
@@ -102,6 +104,7 @@ def _build(name: str, given: ProviderSettings, env: Mapping[str, str]) -> Provid
             switches=switches,
             headers=given.headers,
             preset=(given.preset or name) if preset else "",
+            concurrency=given.concurrency,
         )
     except ValidationError as error:
         first = error.errors()[0]

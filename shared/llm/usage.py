@@ -69,7 +69,7 @@ def estimate_text(text: str) -> int:
     """A guess at the tokens of a text: four ASCII characters each, fewer of other scripts."""
     if not text:
         return 0
-    ascii_chars = len(text) if text.isascii() else sum(char < "\x80" for char in text)
+    ascii_chars = len(text) if text.isascii() else len(text.encode("ascii", "ignore"))
     return math.ceil(ascii_chars / _ASCII_PER_TOKEN + (len(text) - ascii_chars) / _OTHER_PER_TOKEN)
 
 

@@ -52,6 +52,11 @@ TABLE: Final = (
     KeyDoc("workers", "zset", "none; stale members removed", "worker", "workers by last heartbeat"),
     KeyDoc("worker:<wid>", "string", "worker.lease_ttl_s", "worker", "the heartbeat: a WorkerInfo as JSON"),
     KeyDoc("catalogue:<digest>", "string", "60 s, renewed", "worker", "a Catalogue as JSON"),
+    KeyDoc("gate:breaker:<model>", "hash", "2 x models.breaker.most_s", "coordinator, worker", "a model that failed"),
+    KeyDoc("gate:slots:<provider>", "zset", "longest call", "coordinator, worker", "calls under way, by their end"),
+    KeyDoc("gate:spend:<day>", "hash", "2 days", "coordinator, worker", "tokens and nanodollars of a day since 1970"),
+    KeyDoc("gate:spend:<day>:<principal>", "hash", "2 days", "coordinator, worker", "the same of one user"),
+    KeyDoc("gate:call:<call>", "hash", "longest call", "coordinator, worker", "what a call under way has reserved"),
 )
 
 
@@ -133,6 +138,11 @@ def worker(wid: str) -> str:
 def catalogue(digest: str) -> str:
     """A catalogue by its digest."""
     return f"{PREFIX}catalogue:{digest}"
+
+
+def spend(day: int, principal: str = "") -> str:
+    """What was spent on a day (days since 1970), by everybody or by one user."""
+    return f"{PREFIX}gate:spend:{day}" + (f":{principal}" if principal else "")
 
 
 RUNNABLE: Final = f"{PREFIX}runnable"

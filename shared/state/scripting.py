@@ -27,6 +27,8 @@ SCRIPTS = (
     "review_nodes",
     "give_back",
     "set_fact",
+    "gate_enter",
+    "gate_leave",
 )
 
 _TRANSIENT = (

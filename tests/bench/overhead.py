@@ -22,7 +22,10 @@ from tests.support.processes import System
 TOOL_S = 0.05
 MODEL_S = 2 * (0.04 + 0.06)
 ROUNDS = 15
-ENV = {"CAPATAZ_WORKER__TOOL_MODULES": json.dumps([str(Path(__file__).with_name("bench_tools.py"))])}
+ENV = {
+    "CAPATAZ_WORKER__TOOL_MODULES": json.dumps([str(Path(__file__).with_name("bench_tools.py"))]),
+    "CAPATAZ_PLAYBOOK__ENABLED": "false",  # the learner works after a run, on the cores that the next one needs
+}
 TIMING = {"first_token_ms": 40, "stream_ms": 60}
 
 

@@ -226,7 +226,7 @@ def header_keys(name: str) -> set[str]:
     for group in header(name, "keys").split(";"):
         base = ""
         for item in (i.strip() for i in group.split(",")):
-            item = re.sub(r"<[^>]+>|\*", "<>", item)
+            item = re.sub(r"<[^>]+>", "<>", item)
             if item.startswith(":"):
                 item = base + item
             else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import resource
 import socket
 import time
 from collections.abc import Callable
@@ -206,6 +207,24 @@ def test_worker_with_another_key_gets_no_nodes(make_system: MakeSystem, model: M
     reply = client.ask("go", session="s", timeout=40)
     assert "another signing key" in reply.answer
     assert probe_lines(system) == ["read x"]
+
+
+def test_full_disk(make_system: MakeSystem, model: ModelServer) -> None:
+    system = make_system()
+    client = Client.connect(system.redis_url)
+    model.script([{"then": {"text": "fine"}}])
+    assert client.ask("hi", session="s", timeout=20).ok
+    pid = system.coordinators[0].pid
+    limits = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (1, limits[1]))  # no file of the process can grow any more
+    reply = client.ask("hi", session="s", timeout=60)
+    assert not reply.ok
+    assert reply.error is not None
+    assert reply.error.code == "archive_unavailable"
+    assert ".db" in reply.error.message
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
+    assert client.ask("hi", session="s", timeout=30).ok
+    assert system.coordinators[0].alive
 
 
 def test_unwritable_archive_fails_the_message_clearly(make_system: MakeSystem, model: ModelServer) -> None:

@@ -1,0 +1,26 @@
+"""The run's row in SQL, before its first model call, so that a lost Redis cannot hide it."""
+
+from __future__ import annotations
+
+import time
+
+from sqlalchemy import Connection
+
+from coordinator.handle import Handle
+from shared.sql import runs
+
+
+def record(conn: Connection, handle: Handle, epoch: str) -> None:
+    """Writes the row; a run that was taken over has one already, and keeps it."""
+    message = handle.message
+    row = runs.Run(
+        id=handle.lease.run,
+        session=handle.lease.session,
+        principal=message.principal,
+        agent=message.agent,
+        epoch=epoch,
+        created_ms=message.received_ms,
+        started_ms=handle.run.started_ms or int(time.time() * 1000),
+        question=message.text[:2000] or f"[workflow {message.workflow}]",
+    )
+    runs.start_run(conn, row)
