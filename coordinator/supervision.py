@@ -45,9 +45,11 @@ class Supervision:
         """Works on a claimed or taken over run from now on."""
         task = asyncio.create_task(self._live(lease), name=f"run {lease.run}")
         self._tasks[lease.run] = task
-        task.add_done_callback(lambda _: self._gone(lease.run))
+        task.add_done_callback(lambda done: self._gone(lease.run, done))
 
-    def _gone(self, run: str) -> None:
+    def _gone(self, run: str, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("work on a run ended by a fault of ours; it is taken up again", run=run, exc_info=error)
         self._tasks.pop(run, None)
         self._handles.pop(run, None)
         self.ended.set()

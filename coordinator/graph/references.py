@@ -117,7 +117,7 @@ def substitute(args: Mapping[str, Any], parsed: Parsed, values: Mapping[int, Jso
     for template in parsed.templates:
         pieces = [resolve(p, values) if isinstance(p, Ref) else p for p in template.pieces]
         texts = [p if isinstance(p, str) else compact(p) for p in pieces]
-        left -= sum(map(len, texts))
+        left -= sum(len(t) for t, p in zip(texts, template.pieces, strict=True) if isinstance(p, Ref))
         if left < 0:
             text = f"references would put more than {MOST_INSERTED:,} characters into the arguments"
             raise ModelError(text, hint="refer to a part of the output, such as $2.items[0]", code="bad_reference")
@@ -155,7 +155,7 @@ def _strings(args: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
             if "$" in value:
                 yield place, value
         elif isinstance(value, Mapping):
-            stack.extend(((*place, key), child) for key, child in reversed(value.items()))
+            stack.extend(((*place, key), child) for key, child in reversed(list(value.items())))
         elif isinstance(value, list):
             stack.extend(((*place, i), value[i]) for i in range(len(value) - 1, -1, -1))
 
@@ -163,21 +163,21 @@ def _strings(args: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
 def _pieces(text: str, place: Path, names: Mapping[str, int], odd: dict[str, None]) -> tuple[str | Ref, ...] | None:
     """The parts of a string, or None if it stays as it is. What looks like a reference but is none goes into `odd`."""
     if whole := _WHOLE.fullmatch(text):
-        if whole["name"] not in names:
-            odd[text] = None
-            return None
         dollars = len(whole["dollars"])
+        if whole["name"] not in names:
+            odd.update({text: None} if dollars == 1 else {})
+            return None
         if dollars == 1:
             return (_ref(whole, place, names, whole=True),)
         return ("$" * (dollars - dollars // 2) + text[dollars:],)
     pieces: list[str | Ref] = []
     end, changed = 0, False
     for match in _BRACED.finditer(text):
+        dollars = len(match["dollars"])
         if match["name"] not in names:
-            odd[match[0][len(match["dollars"]) - 1 :]] = None
+            odd.update({match[0][dollars - 1 :]: None} if dollars % 2 else {})
             continue
         changed = True
-        dollars = len(match["dollars"])
         literal = text[end : match.start()] + "$" * (dollars // 2)
         if dollars % 2 == 0:
             pieces.append(literal + text[match.start() + dollars : match.end()])

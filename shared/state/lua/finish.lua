@@ -34,7 +34,7 @@ end
 redis.call('ZADD', P .. 'archive', at, run)
 redis.call('EXPIRE', P .. 'session:' .. sid, cfg.session_ttl_s)
 local f = body.follow_up
-if f then
+if f and redis.call('LLEN', P .. 'session:' .. f.session .. ':queue') < cfg.session_queue then
   redis.call('HSETNX', P .. 'session:' .. f.session, 'owner', stored[6])
   redis.call('HSET', P .. 'run:' .. f.run, 'state', 'queued', 'session', f.session, 'principal', stored[6],
     'created', at, 'seq', 0)

@@ -2,11 +2,12 @@
 -- keys: gate:breaker:<model>; gate:slots:<provider>; gate:spend:<day>; gate:spend:<day>:<principal>; gate:call:<call>
 --   ; coordinator:<cid>; worker:<wid>
 -- ARGV: 1 call, 2 process id, 3 body JSON (model, provider, slots, principal, tokens, nano, hold_ms, bounds)
--- returns: {'go'}, {'open', ms, why}, {'busy', ms} or {'spent', ms, bound}; ms is when to ask again
+-- returns: {'go', 1 if something was reserved}, {'open', ms, why}, {'busy', ms} or {'spent', ms, bound}; ms is when to ask
+--   again. Where nothing is bounded it only reads: a write would wait for the disk.
 local call, who, d = ARGV[1], ARGV[2], cjson.decode(ARGV[3])
 local at = now_ms()
 local ckey = P .. 'gate:call:' .. call
-if redis.call('EXISTS', ckey) == 1 then return { 'go' } end
+if redis.call('EXISTS', ckey) == 1 then return { 'go', 1 } end
 
 -- What a dead process held is free: it counts only while its heartbeat lives.
 local function alive(id)
@@ -41,15 +42,21 @@ local spends = { { 'day', P .. 'gate:spend:' .. day } }
 if d.principal ~= '' then
   spends[2] = { 'user_day', P .. 'gate:spend:' .. day .. ':' .. d.principal }
 end
+local reserves = d.slots > 0
 for _, unit in ipairs({ 'tokens', 'nano' }) do
   for _, s in ipairs(spends) do
     local bound = d.bounds[s[1] .. '_' .. unit]
+    reserves = reserves or bound > 0
     if bound > 0 and tonumber(redis.call('HGET', s[2], unit) or '0') + d[unit] > bound then
       return { 'spent', (day + 1) * 86400000 - at, s[1] .. '_' .. unit }
     end
   end
 end
 
+if half_open then
+  redis.call('HSET', bkey, 'probe', call, 'probe_by', who, 'probe_until', string.format('%.0f', at + d.hold_ms))
+end
+if not reserves then return { 'go', 0 } end
 for _, s in ipairs(spends) do
   for _, unit in ipairs({ 'tokens', 'nano' }) do
     local sum = tonumber(redis.call('HGET', s[2], unit) or '0') + d[unit]
@@ -62,10 +69,6 @@ if d.slots > 0 then
   redis.call('ZADD', skey, at + d.hold_ms, call .. ' ' .. who)
   redis.call('EXPIRE', skey, hold_s)
 end
-if half_open then
-  redis.call('HSET', bkey, 'probe', call, 'probe_by', who, 'probe_until', string.format('%.0f', at + d.hold_ms))
-end
-redis.call('HSET', ckey, 'model', d.model, 'provider', d.provider, 'principal', d.principal, 'day', day,
-  'tokens', string.format('%.0f', d.tokens), 'nano', string.format('%.0f', d.nano))
+redis.call('HSET', ckey, 'day', day, 'tokens', string.format('%.0f', d.tokens), 'nano', string.format('%.0f', d.nano))
 redis.call('EXPIRE', ckey, hold_s)
-return { 'go' }
+return { 'go', 1 }

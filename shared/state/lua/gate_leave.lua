@@ -1,27 +1,35 @@
 #!lua flags=allow-oom
 -- gate_leave: a call is over: frees its slot, replaces what it reserved by what it cost, tells the breaker how it went.
 -- keys: gate:breaker:<model>; gate:slots:<provider>; gate:spend:<day>; gate:spend:<day>:<principal>; gate:call:<call>
--- ARGV: 1 call, 2 process id, 3 body JSON (outcome: ok, fault, dead or none; why, wait_ms, tokens, nano, breaker)
--- returns: how long the model rests now, in ms; -1 if the call is not known (any more)
+-- ARGV: 1 call, 2 process id, 3 body JSON (model, provider, principal, reserved, outcome, why, wait_ms, tokens, nano, breaker)
+-- returns: how long the model rests now, in ms; -1 if what the call reserved is not there (any more)
+-- outcome: ok, fault (the model's), dead (it cannot work again soon), none (says nothing about the model)
 local call, who, d = ARGV[1], ARGV[2], cjson.decode(ARGV[3])
 local at = now_ms()
-local ckey = P .. 'gate:call:' .. call
-local c = redis.call('HMGET', ckey, 'model', 'provider', 'principal', 'day', 'tokens', 'nano')
-if not c[1] then return -1 end
-redis.call('DEL', ckey)
-redis.call('ZREM', P .. 'gate:slots:' .. c[2], call .. ' ' .. who)
-
-local function settle(key)
-  for i, unit in ipairs({ 'tokens', 'nano' }) do
-    local sum = tonumber(redis.call('HGET', key, unit) or '0') - tonumber(c[4 + i]) + d[unit]
-    redis.call('HSET', key, unit, string.format('%.0f', math.max(0, sum)))
-  end
-  redis.call('EXPIRE', key, 172800)
+local day, tokens, nano = math.floor(at / 86400000), 0, 0
+if d.reserved then
+  local c = redis.call('HMGET', P .. 'gate:call:' .. call, 'day', 'tokens', 'nano')
+  if not c[1] then return -1 end
+  redis.call('DEL', P .. 'gate:call:' .. call)
+  redis.call('ZREM', P .. 'gate:slots:' .. d.provider, call .. ' ' .. who)
+  day, tokens, nano = c[1], tonumber(c[2]), tonumber(c[3])
 end
-settle(P .. 'gate:spend:' .. c[4])
-if c[3] ~= '' then settle(P .. 'gate:spend:' .. c[4] .. ':' .. c[3]) end
 
-local bkey = P .. 'gate:breaker:' .. c[1]
+local function settle(key, unit, change)
+  if change ~= 0 then
+    local sum = tonumber(redis.call('HGET', key, unit) or '0') + change
+    redis.call('HSET', key, unit, string.format('%.0f', math.max(0, sum)))
+    redis.call('EXPIRE', key, 172800)
+  end
+end
+settle(P .. 'gate:spend:' .. day, 'tokens', d.tokens - tokens)
+settle(P .. 'gate:spend:' .. day, 'nano', d.nano - nano)
+if d.principal ~= '' then
+  settle(P .. 'gate:spend:' .. day .. ':' .. d.principal, 'tokens', d.tokens - tokens)
+  settle(P .. 'gate:spend:' .. day .. ':' .. d.principal, 'nano', d.nano - nano)
+end
+
+local bkey = P .. 'gate:breaker:' .. d.model
 local b = redis.call('HMGET', bkey, 'until', 'opens', 'probe', 'fails', 'since')
 local rests, opens, probe = tonumber(b[1] or '0') - at, tonumber(b[2] or '0'), b[3] == call
 if d.outcome == 'none' then

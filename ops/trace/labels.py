@@ -1,0 +1,60 @@
+"""Where the label of each bar of a lane fits: inside, to the right, to the left, or cut. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ops.trace.picture import Bar, Label
+from ops.trace.words import cells, clip
+
+ICON = 12.0
+PAD = 4.0
+_ADVANCE = 0.602  # of a fixed-width font, as a part of its size
+_FEWEST = 5
+
+
+def wanted(text: str, font: float) -> float:
+    """The width of a whole label with its mark and room around."""
+    return ICON + cells(text) * font * _ADVANCE + 2 * PAD
+
+
+def reach(bar: Bar, text: str, right: float) -> tuple[float, float]:
+    """The extent of a bar together with its whole label, which goes to the left where the right has no room."""
+    need = wanted(text, bar.font)
+    run = bar.segments[-1]
+    if run.x1 - run.x0 >= need:
+        return bar.x0, bar.x1
+    return (bar.x0, bar.x1 + need) if bar.x1 + need <= right else (bar.x0 - need, bar.x1)
+
+
+def place(bars: Sequence[tuple[Bar, str]], left: float, right: float) -> list[Bar]:
+    """The bars of one lane, from left to right, with their labels where there is room for them."""
+    placed = []
+    reached = left
+    for i, (bar, text) in enumerate(bars):
+        limit = bars[i + 1][0].x0 if i + 1 < len(bars) else right
+        label = _label(bar, text, reached, limit)
+        placed.append(replace(bar, label=label))
+        reached = bar.x1
+        if label is not None and not label.inside and label.x >= bar.x1:
+            reached = label.x + wanted(label.text, bar.font)
+    return placed
+
+
+def _label(bar: Bar, text: str, reached: float, limit: float) -> Label | None:
+    need, run = wanted(text, bar.font), bar.segments[-1]
+    inside, beside = run.x1 - run.x0, limit - bar.x1
+    if inside >= need:
+        return Label(run.x0 + PAD, text, True, True)
+    if beside >= need:
+        return Label(bar.x1 + PAD, text, False, True)
+    if bar.x0 - reached >= need:
+        return Label(bar.x0 - need + PAD, text, False, True)
+    x, room, within = (run.x0, inside, True) if inside >= beside else (bar.x1, beside, False)
+    most = int((room - ICON - 2 * PAD) / (bar.font * _ADVANCE))
+    if most >= _FEWEST:
+        return Label(x + PAD, clip(text, most), within, True)
+    if inside >= ICON:
+        return Label(run.x0 + (min(inside, ICON + PAD) - ICON) / 2 + 1, "", True, True)
+    return None
