@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 import redis
 
 from shared.contract import Catalogue, NodeOrder, NodeResult, NodeState, WorkerInfo
+from shared.errors import StateUnavailable
+from shared.ids import nonce
 from shared.settings import LimitSettings
 from shared.state import keys
 from shared.state.changes import settlement
@@ -17,7 +21,12 @@ from shared.state.connection import mapped
 from shared.state.pipeline import Pipeliner
 from shared.state.scripting import Scripts
 
+T = TypeVar("T")
+
 CATALOGUE_TTL_S = 60
+PAUSE_S = 0.5
+PATIENCE_MS = 60_000
+"""How long after a node's deadline its result is still tried to be stored."""
 
 
 class NodeLedger:
@@ -36,23 +45,30 @@ class NodeLedger:
         body = json.dumps(
             [{"run": o.run, "session": o.session, "node": o.node, "hash": o.args_hash, "tool": o.tool} for o in orders]
         )
-        # Not repeated: a claim whose answer was lost is found by the owner, who sees no worker working on it.
-        return list(await self._scripts.call("claim_nodes", self.worker, body, self._cfg, self._nonce, retry=False))
+        claim = nonce()
+        return list(
+            await self._until_stored(
+                orders, lambda: self._scripts.call("claim_nodes", self.worker, body, self._cfg, self._nonce, claim)
+            )
+        )
+
+    async def _until_stored(self, orders: Sequence[NodeOrder], call: Callable[[], Awaitable[T]]) -> T:
+        """Repeats a call while the state is away, for as long as anybody waits for one of these nodes."""
+        while True:
+            try:
+                return await call()
+            except StateUnavailable:
+                if time.time() * 1000 > max(o.not_after_ms for o in orders) + PATIENCE_MS:
+                    raise
+                await asyncio.sleep(PAUSE_S)
 
     async def end(self, order: NodeOrder, attempt: int, result: NodeResult) -> bool:
         """Ends a claimed row. False if the row is no longer this claim's (somebody ended it or took it away)."""
         s = settlement(order.node, order.tool, result)
-        outcome = await self._scripts.call(
-            "end_node",
-            self._who,
-            order.run,
-            order.node,
-            attempt,
-            result.state,
-            s["result"],
-            s["log"],
-            s["event"],
-            self._cfg,
+        values = (s["result"], s["log"], s["event"], self._cfg)
+        outcome = await self._until_stored(
+            (order,),
+            lambda: self._scripts.call("end_node", self._who, order.run, order.node, attempt, result.state, *values),
         )
         return outcome in ("ok", "again")
 

@@ -16,6 +16,8 @@ from shared.messages import Reply
 from shared.settings import LimitSettings
 from shared.state import keys
 from shared.state.changes import Change
+from shared.state.config import script_config
+from shared.state.scripting import Scripts
 from shared.state.session import SessionState
 from tests.support.redis import TestRedis, redis_server
 from tests.support.state import Rig, done, ended, with_rig
@@ -229,6 +231,20 @@ def test_no_row_no_run(server: TestRedis) -> None:
         assert await rig.w2.claim([order]) == ["taken"]
         assert await rig.w1.end(order, 1, done())
         assert await rig.w2.claim([order]) == ["ended"]
+
+    play(server, test)
+
+
+def test_claim_repeated_after_a_lost_answer_is_the_same_claim(server: TestRedis) -> None:
+    async def test(rig: Rig) -> None:
+        lease = await rig.started()
+        [order] = await rig.planned(lease, "n1")
+        scripts, cfg = Scripts(rig.pipe), script_config(rig.limits)
+        body = json.dumps([{"run": order.run, "session": "s", "node": "n1", "hash": order.args_hash, "tool": "probe"}])
+        first = await scripts.call("claim_nodes", "w1", body, cfg, "n1", "claim-1")
+        again = await scripts.call("claim_nodes", "w1", body, cfg, "n1", "claim-1")
+        other = await scripts.call("claim_nodes", "w1", body, cfg, "n1", "claim-2")
+        assert (first, again, other) == ([1], [1], ["taken"])
 
     play(server, test)
 
