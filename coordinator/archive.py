@@ -8,9 +8,10 @@ from decimal import Decimal
 import structlog
 from sqlalchemy import Connection
 
-from shared.entries import RunEnded, Stored, UserMessage
+from shared.entries import Assistant, RunEnded, Stored, UserMessage
 from shared.errors import ArchiveUnavailable, CapatazError
-from shared.sql import archive, runs
+from shared.models import Payer
+from shared.sql import archive, costs, runs
 from shared.sql.engine import Database
 from shared.state.runs import RunState
 
@@ -60,12 +61,21 @@ class Archiver:
             for e in entries
         ]
 
+        calls = run_calls(entries, Payer(principal, session, run))
+
         def write(conn: Connection) -> None:
             if record is not None:
                 runs.end_run(conn, record)
             archive.append_entries(conn, session, principal, copies, int(time.time() * 1000))
+            costs.add(conn, calls)
 
         await self._database.run(write)
+
+
+def run_calls(entries: list[Stored], payer: Payer) -> list[costs.Call]:
+    """The model calls of a run, by its log entries. Pure."""
+    steps = [(int(e.id.partition("-")[0]), e.value) for e in entries if isinstance(e.value, Assistant)]
+    return [call for at_ms, entry in steps for call in costs.of_step(entry, at_ms, payer)]
 
 
 def run_record(run: str, session: str, principal: str, epoch: str, entries: list[Stored]) -> runs.Run | None:

@@ -80,8 +80,12 @@ class Handle:
     async def _append(self, change: Change) -> list[str]:
         await self._settled()
         await self.events.flush()
+        # A change that is under way is carried through, whoever gave up on it: else its number would be used twice.
+        return await asyncio.shield(self._in_turn(self.state.append(self.lease, change)))
+
+    async def _in_turn(self, work: Awaitable[T]) -> T:
         async with self._lock:
-            return await self.state.append(self.lease, change)
+            return await work
 
     async def _settled(self) -> None:
         """Waits for a change that was committed soon, raising its error."""
@@ -104,8 +108,8 @@ class Handle:
         """Ends the run; False if mail arrived that must be read first."""
         await self._settled()
         await self.events.flush()
-        async with self._lock:
-            ended = await self.state.finish(self.lease, change, reply, follow_up=follow_up, force=force)
+        work = self.state.finish(self.lease, change, reply, follow_up=follow_up, force=force)
+        ended = await asyncio.shield(self._in_turn(work))
         if not ended:
             self.mail.set()
         return ended

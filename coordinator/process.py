@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from decimal import Decimal
 from functools import partial
 
 import structlog
@@ -23,17 +22,18 @@ from shared.artifacts import SqlArtifacts
 from shared.broker import make_app
 from shared.encoder import PackagedEncoder
 from shared.errors import ArchiveUnavailable, CapatazError, ConfigError, StateUnavailable
+from shared.failover import Failover, price_by
 from shared.ids import process_id
 from shared.keyring import load_key
 from shared.llm.client import ModelClient, Timeouts
-from shared.llm.model import Usage
-from shared.llm.pricing import PriceTable, load_prices
-from shared.models import Choice, Tiers
+from shared.llm.pricing import load_prices
+from shared.models import Tiers
 from shared.settings import Settings
 from shared.signing import key_id
 from shared.sql import runs as sql_runs
 from shared.sql.engine import Database
 from shared.state.connection import connect, connect_sync
+from shared.state.gate import Gate
 from shared.state.heartbeat import Heartbeat
 from shared.state.nodes import beat_coordinator, forget_coordinator
 from shared.state.pipeline import Pipeliner
@@ -112,6 +112,9 @@ class Coordinator:
         agents = Agents(settings.coordinator.agents_dir)
         self._chooser = ToolChooser(self._directory, encoder, settings.data.dir, settings.routing.max_tools)
         self._models = ModelClient(timeouts=Timeouts.of(settings.models))
+        price = price_by(load_prices(settings.models.prices))
+        gate = Gate(self._pipeline, self.id, settings.models, settings.budget)
+        self._failover = Failover(settings, gate, price)
         services = LoopServices(
             settings=settings,
             session_state=session_state,
@@ -121,7 +124,9 @@ class Coordinator:
             chooser=self._chooser,
             models=self._models,
             tiers=self._tiers,
-            price=partial(_price, load_prices(settings.models.prices)),
+            gate=gate,
+            failover=self._failover,
+            price=price,
             database=self._database,
             artifacts=artifacts,
             epoch=epoch,
@@ -222,12 +227,9 @@ class Coordinator:
             await self._archiver.work()
         self._publisher.close()
         self._chooser.close()
+        await self._failover.aclose()
         await self._models.aclose()
         await self._pipeline.aclose()
         await self._redis.aclose()
         await self._blocking.aclose()
         self._database.close()
-
-
-def _price(table: PriceTable, choice: Choice, usage: Usage) -> Decimal | None:
-    return table.cost(choice.provider.preset or choice.provider.name, choice.model, usage)

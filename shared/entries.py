@@ -6,6 +6,7 @@ A stream entry has the fields `t` (type), `v` (version), `run` and `d` (JSON of 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, JsonValue
@@ -35,8 +36,24 @@ class Context(LogValue):
     text: str
 
 
+class Retry(Value):
+    """A failed attempt of a step: the `code` of its error, and what it cost as far as known."""
+
+    provider: str
+    model: str
+    attempt: int
+    code: str
+    usage: Usage = Usage()
+    cost: str | None = None
+    took_ms: int = 0
+
+
 class Assistant(LogValue):
-    """A whole assistant message: text, thinking, calls (whose ids are node ids), usage."""
+    """A whole assistant message: text, thinking, calls (whose ids are node ids), usage.
+
+    `usage` and `cost` are those of the attempt that answered, `retries` the ones that failed before it. `group` is
+    what the call is billed under: the tool groups of its message, or a workflow.
+    """
 
     T: ClassVar[str] = "assistant.message"
     step: int
@@ -48,10 +65,30 @@ class Assistant(LogValue):
     provider: str = ""
     model: str = ""
     cost: str | None = None
+    tier: str = ""
+    group: str = ""
+    first_ms: int = 0
+    took_ms: int = 0
+    retries: tuple[Retry, ...] = ()
+
+    @property
+    def all_usage(self) -> Usage:
+        """Tokens of all attempts."""
+        return sum((retry.usage for retry in self.retries), self.usage)
+
+    @property
+    def all_cost(self) -> Decimal | None:
+        """Dollars of all attempts; None if those of one that took tokens are not known."""
+        parts = [self.cost, *(retry.cost for retry in self.retries if retry.usage.total)]
+        return None if None in parts else sum((Decimal(part) for part in parts if part), Decimal(0))
 
 
 class Node(LogValue):
-    """One node of the graph as planned. `call` is False for nodes that no model asked for (workflow steps)."""
+    """One node of the graph as planned. `call` is False for nodes that no model call stands for (steps).
+
+    `args` are as they were written, references included. `args_hash` is that of the arguments with the references
+    filled in, and is empty until the node is ready: such a node is logged a second time then.
+    """
 
     T: ClassVar[str] = "node.planned"
     node: str
@@ -66,6 +103,13 @@ class Node(LogValue):
     not_after_ms: int = 0
     timeout_s: float = 0.0
     call: bool = True
+
+
+class Elided(LogValue):
+    """Outputs of a turn that only fed other calls: what the model reads in their place, by node."""
+
+    T: ClassVar[str] = "results.elided"
+    lines: dict[str, str]
 
 
 class NodeEnded(LogValue):
@@ -124,10 +168,10 @@ class RunEnded(LogValue):
     error: ErrorInfo | None = None
 
 
-LogEntry = UserMessage | Context | Assistant | Node | NodeEnded | Nudge | Steer | FactSet | Offered | RunEnded
+LogEntry = UserMessage | Context | Assistant | Node | NodeEnded | Elided | Nudge | Steer | FactSet | Offered | RunEnded
 
 _BY_TYPE: dict[str, type[LogEntry]] = {
-    c.T: c for c in (UserMessage, Context, Assistant, Node, NodeEnded, Nudge, Steer, FactSet, Offered, RunEnded)
+    c.T: c for c in (UserMessage, Context, Assistant, Node, NodeEnded, Elided, Nudge, Steer, FactSet, Offered, RunEnded)
 }
 LOG_TYPES = tuple(_BY_TYPE)
 

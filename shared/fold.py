@@ -15,6 +15,7 @@ from shared.contract import NodeResult
 from shared.entries import (
     Assistant,
     Context,
+    Elided,
     FactSet,
     Node,
     NodeEnded,
@@ -39,6 +40,7 @@ class RunFold:
     message: QueuedMessage | None = None
     nodes: dict[str, Node] = field(default_factory=dict)
     results: dict[str, NodeResult] = field(default_factory=dict)
+    elided: dict[str, None] = field(default_factory=dict)
     assistants: list[Assistant] = field(default_factory=list)
     nudges: list[Nudge] = field(default_factory=list)
     has_context: bool = False
@@ -58,8 +60,15 @@ class RunFold:
 
     @property
     def open_nodes(self) -> list[Node]:
-        """Planned nodes without a result, in planned order."""
-        return [n for n in self.nodes.values() if n.node not in self.results]
+        """Planned nodes without a result, in planned order. Those of a stream that failed do not count: no message
+        of the model adopted them."""
+        adopted = self.adopted
+        return [n for n in self.nodes.values() if n.node not in self.results and (not n.call or n.node in adopted)]
+
+    @property
+    def adopted(self) -> set[str]:
+        """Nodes that stand for calls of logged messages."""
+        return {call.id for assistant in self.assistants[-1:] for call in assistant.message.calls}
 
 
 @dataclass
@@ -127,6 +136,9 @@ class SessionFold:
                 run.last = value.T
                 if self._turn is not None:
                     self._turn.results[value.node] = _tool_result(value)
+            case Elided():
+                run.elided.update(dict.fromkeys(value.lines))
+                self._elide(value)
             case Nudge():
                 run.nudges.append(value)
                 run.last = value.T
@@ -144,6 +156,11 @@ class SessionFold:
             case None:
                 pass
 
+    def _elide(self, value: Elided) -> None:
+        if self._turn is not None:
+            for node, line in value.lines.items():
+                self._turn.results[node] = ToolResult(call_id=node, text=line)
+
     def _keep_offered(self, value: Offered) -> None:
         """What stays for the session: groups that were chosen, tools that were searched for; not a heap of all."""
         if value.layer == "find_tools":
@@ -155,8 +172,9 @@ class SessionFold:
         self._settle()
         run.assistants.append(value)
         run.last = value.T
-        run.usage = run.usage + value.usage
-        run.cost = None if run.cost is None or value.cost is None else run.cost + Decimal(value.cost)
+        run.usage = run.usage + value.all_usage
+        cost = value.all_cost
+        run.cost = None if run.cost is None or cost is None else run.cost + cost
         if not value.message.blocks:
             return
         if value.message.calls:

@@ -12,9 +12,10 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import httpx
@@ -23,18 +24,20 @@ import structlog
 from shared.artifacts import SqlArtifacts
 from shared.catalogue import digest_of
 from shared.contract import Batch, WorkerInfo
-from shared.errors import CapatazError, StateUnavailable
+from shared.errors import ArchiveUnavailable, CapatazError, StateUnavailable
 from shared.ids import nonce, process_id
 from shared.keyring import load_key
-from shared.models import TierClient
 from shared.settings import Settings
 from shared.signing import key_id
+from shared.sql import costs
 from shared.sql.engine import Database
 from shared.state.connection import connect, connect_sync
+from shared.state.gate import Gate
 from shared.state.heartbeat import Heartbeat
 from shared.state.nodes import NodeLedger, beat_worker, forget_worker
 from shared.state.pipeline import Pipeliner
 from shared.state.session import SessionState
+from shared.tier_client import TierClient
 from workers.context import Services
 from workers.declare import Registry
 from workers.envelope.execute import Envelope
@@ -115,7 +118,8 @@ class Runtime:
         pipeline = Pipeliner(client)
         token = nonce()
         ledger = NodeLedger(pipeline, self.worker, token, settings.limits)
-        model = TierClient(settings.models)
+        gate = Gate(pipeline, self.worker, settings.models, settings.budget)
+        model = TierClient(settings, gate, partial(_record_calls, database))
         services = Services(
             db=database,
             artifacts=SqlArtifacts(database),
@@ -167,3 +171,10 @@ class Runtime:
         await parts.pipeline.aclose()
         await parts.redis.aclose()
         parts.database.close()
+
+
+async def _record_calls(database: Database, calls: Sequence[costs.Call]) -> None:
+    try:
+        await database.run(lambda conn: costs.add(conn, calls))
+    except ArchiveUnavailable as error:
+        log.warning("the cost of model calls is not recorded", calls=len(calls), error=str(error))

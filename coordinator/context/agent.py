@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.resources
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import structlog
 import yaml
@@ -30,6 +30,8 @@ class Agent(BaseModel):
     tier: str = "default"
     model: str = ""
     tools: tuple[str, ...] = ()
+    calls: Literal["flat", "references", "plan"] = "references"
+    """Whether calls of one turn stand alone, may refer to each other, or come as one plan."""
     max_steps: int | None = Field(default=None, ge=1)
     max_tokens: int | None = Field(default=None, ge=1)
     temperature: float | None = Field(default=None, ge=0, le=2)

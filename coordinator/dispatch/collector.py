@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 import structlog
 
@@ -31,6 +32,7 @@ class Outstanding:
     """A node that has been handed out. Times are of the monotonic clock."""
 
     node: Node
+    args: dict[str, Any]
     sent_at: float
     since: float
     sends: int = 1
@@ -46,21 +48,21 @@ class Collector:
     directory: Directory
     outstanding: dict[str, Outstanding] = field(default_factory=dict)
 
-    def send(self, node: Node) -> None:
-        """Hands a planned node out."""
+    def send(self, node: Node, args: dict[str, Any] | None = None) -> None:
+        """Hands a planned node out; `args` are its arguments with references filled in, if it has any."""
         now = time.monotonic()
-        self.outstanding[node.node] = Outstanding(node, now, now)
-        self._publish(node)
+        item = self.outstanding[node.node] = Outstanding(node, node.args if args is None else args, now, now)
+        self._publish(item)
 
-    def _publish(self, node: Node) -> None:
-        message = self.handle.message
+    def _publish(self, item: Outstanding) -> None:
+        node, message = item.node, self.handle.message
         order = NodeOrder(
             run=self.handle.lease.run,
             session=self.handle.lease.session,
             principal=message.principal,
             node=node.node,
             tool=node.tool,
-            args=node.args,
+            args=item.args,
             args_hash=node.args_hash,
             effect=node.effect,
             not_after_ms=node.not_after_ms,
@@ -113,7 +115,7 @@ class Collector:
     def _resend(self, item: Outstanding) -> None:
         item.sent_at = time.monotonic()
         item.sends += 1
-        self._publish(item.node)
+        self._publish(item)
 
     async def _overdue(self, item: Outstanding, state: str) -> NodeResult | None:
         """How a node that is not done must end now, or None to go on waiting (perhaps after sending it again)."""

@@ -1,50 +1,44 @@
 """A dependency graph that is being carried out: nodes become ready when all that they need has ended well.
 
 A node ends in exactly one state. Anything but `done` reaches its dependents only: they are skipped, with the
-reason. Pure: fed with events, asked what is ready.
+reason. Pure: fed with events (a node started, ended, time went on), asked what is ready; it never waits.
+
+A whole run costs O((nodes + edges) log nodes): every node counts what it still misses, and those that miss nothing
+wait in one heap per tool.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import heapq
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from coordinator.graph.order import dependents, find_cycle, topological
 from shared.contract import NodeState
 from shared.errors import ModelError
 
+__all__ = ["Dataflow", "find_cycle"]
 
-def find_cycle(needs: Mapping[str, Iterable[str]]) -> list[str] | None:
-    """A cycle as the path along it (first node repeated at the end), or None. Unknown ids are passed over."""
-    done: set[str] = set()
-    for root in needs:
-        path: list[str] = []
-        on_path: set[str] = set()
-        stack: list[tuple[str, bool]] = [(root, False)]
-        while stack:
-            node, leaving = stack.pop()
-            if leaving:
-                path.pop()
-                on_path.discard(node)
-                done.add(node)
-                continue
-            if node in on_path:
-                return [*path[path.index(node) :], node]
-            if node in done or node not in needs:
-                continue
-            path.append(node)
-            on_path.add(node)
-            stack.append((node, True))
-            stack.extend((n, False) for n in needs[node])
-    return None
+_Entry = tuple[float, int, str]
+"""Place in a heap: longest chain first, else given order."""
 
 
 @dataclass
 class Dataflow:
-    """The state of one graph. Raises ModelError at construction for unknown needs and cycles."""
+    """The state of one graph. Raises ModelError at construction for unknown needs and cycles.
+
+    `ended` and `started` are what is known when a graph is taken over. `tools` (node -> tool) is what bounds per tool
+    count by; `seconds` are expected durations, one second where unknown. `not_after_ms` is the deadline of the whole
+    graph, on any clock that all times given here are of: no node outlives it.
+    """
 
     needs: dict[str, tuple[str, ...]]
     ended: dict[str, NodeState] = field(default_factory=dict)
     started: set[str] = field(default_factory=set)
+    tools: Mapping[str, str] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    not_after_ms: int | None = None
 
     def __post_init__(self) -> None:
         for node, needed in self.needs.items():
@@ -53,65 +47,142 @@ class Dataflow:
                     raise ModelError(f"{node} needs {other}, which does not exist", code="unknown_node")
         if (cycle := find_cycle(self.needs)) is not None:
             raise ModelError(f"these need each other: {' -> '.join(cycle)}", code="cycle")
-        self._dependents: dict[str, list[str]] = {n: [] for n in self.needs}
-        for node, needed in self.needs.items():
-            for other in needed:
-                self._dependents[other].append(node)
+        self._dependents = dependents(self.needs)
+        self._missing = {node: len(set(needed)) for node, needed in self.needs.items()}
+        self._place = {node: i for i, node in enumerate(self.needs)}
         self._height = self._heights()
+        self._heaps: dict[str, list[_Entry]] = defaultdict(list)
+        self._running: Counter[str] = Counter()
+        self._deadlines: list[tuple[int, str]] = []
+        for node, count in self._missing.items():
+            if count == 0:
+                self._offer(node)
+        started, self.started = self.started, set()
         known, self.ended = self.ended, {}
+        for node in started:
+            self.start(node)
         for node, state in known.items():
             self.end(node, state)
 
-    def _heights(self) -> dict[str, int]:
-        """Length of the longest chain that waits for each node: the critical path goes first."""
-        height: dict[str, int] = {}
-        for node in reversed(self._order()):
-            height[node] = 1 + max((height[d] for d in self._dependents[node]), default=0)
+    def _heights(self) -> dict[str, float]:
+        """The time of the longest chain from each node to an end of the graph: the critical path goes first."""
+        height: dict[str, float] = {}
+        for node in reversed(topological(self.needs)):
+            behind = max((height[d] for d in self._dependents[node]), default=0.0)
+            height[node] = self.seconds.get(node, 1.0) + behind
         return height
 
-    def _order(self) -> list[str]:
-        missing = {n: len(set(needed)) for n, needed in self.needs.items()}
-        queue = [n for n, count in missing.items() if count == 0]
-        for node in queue:
-            for dependent in dict.fromkeys(self._dependents[node]):
-                missing[dependent] -= 1
-                if missing[dependent] == 0:
-                    queue.append(dependent)
-        return queue
+    def _tool(self, node: str) -> str:
+        return self.tools.get(node, "")
 
-    def ready(self) -> list[str]:
-        """Nodes that may start now, those with the longest chain behind them first, else in given order."""
-        found = [
-            n
-            for n, needed in self.needs.items()
-            if n not in self.started
-            and n not in self.ended
-            and all(self.ended.get(other) is NodeState.DONE for other in needed)
-        ]
-        return sorted(found, key=lambda n: -self._height[n])
+    def _offer(self, node: str) -> None:
+        heapq.heappush(self._heaps[self._tool(node)], (-self._height[node], self._place[node], node))
 
-    def start(self, node: str) -> None:
-        """Marks a node as handed out."""
+    def ready(self, limit: int | None = None, per_tool: Mapping[str, int] | None = None) -> list[str]:
+        """Nodes that may start now, those with the longest chain behind them first, else in given order.
+
+        If all of them are started, at most `limit` nodes run at once, and of each tool named in `per_tool` at most
+        that many. Asking changes nothing.
+        """
+        room = len(self.needs) if limit is None else limit - self.running
+        bounds = per_tool or {}
+        left = {t: bounds[t] - self._running[t] if t in bounds else room for t in self._heaps}
+        found: list[_Entry] = []
+        heads = [entry for tool in self._heaps if left[tool] > 0 for entry in self._head(tool)]
+        heapq.heapify(heads)
+        while heads and len(found) < room:
+            entry = heapq.heappop(heads)
+            tool = self._tool(entry[2])
+            found.append(heapq.heappop(self._heaps[tool]))
+            left[tool] -= 1
+            if left[tool] > 0:
+                for following in self._head(tool):
+                    heapq.heappush(heads, following)
+        for entry in found:
+            heapq.heappush(self._heaps[self._tool(entry[2])], entry)
+        return [node for _, _, node in found]
+
+    def _head(self, tool: str) -> Iterator[_Entry]:
+        """The first waiting node of a tool, if any; those that have started or ended since are thrown away."""
+        heap = self._heaps[tool]
+        while heap and (heap[0][2] in self.started or heap[0][2] in self.ended):
+            heapq.heappop(heap)
+        yield from heap[:1]
+
+    def start(self, node: str, not_after_ms: int | None = None) -> None:
+        """Marks a node as handed out, with its own deadline if it has one; doing it twice changes nothing."""
+        if node in self.started or node in self.ended:
+            return
         self.started.add(node)
+        self._running[self._tool(node)] += 1
+        if not_after_ms is not None:
+            heapq.heappush(self._deadlines, (not_after_ms, node))
 
     def end(self, node: str, state: NodeState) -> list[str]:
         """Records a node's end; the first one wins. Returns the nodes that are skipped because of it."""
         if node in self.ended:
             return []
-        self.ended[node] = state
+        self._close(node, state)
         if state is NodeState.DONE:
+            for dependent in self._dependents[node]:
+                self._missing[dependent] -= 1
+                if self._missing[dependent] == 0 and dependent not in self.ended:
+                    self._offer(dependent)
             return []
         skipped: list[str] = []
         frontier = [node]
         while frontier:
             for dependent in self._dependents[frontier.pop()]:
                 if dependent not in self.ended:
-                    self.ended[dependent] = NodeState.SKIPPED
+                    self._close(dependent, NodeState.SKIPPED)
                     skipped.append(dependent)
                     frontier.append(dependent)
         return skipped
+
+    def _close(self, node: str, state: NodeState) -> None:
+        if node in self.started:
+            self._running[self._tool(node)] -= 1
+        self.ended[node] = state
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When `expire` next has something to do, or None."""
+        while self._deadlines and self._deadlines[0][1] in self.ended:
+            heapq.heappop(self._deadlines)
+        if self.finished:
+            return None
+        own = self._deadlines[0][0] if self._deadlines else None
+        return min((t for t in (own, self.not_after_ms) if t is not None), default=None)
+
+    def expire(self, now_ms: int) -> list[str]:
+        """Ends what is past its deadline as timed out. Returns all nodes that ended by it, skipped ones included."""
+        if self.not_after_ms is not None and now_ms >= self.not_after_ms:
+            return self.stop(NodeState.TIMED_OUT)
+        closed: list[str] = []
+        while self._deadlines and self._deadlines[0][0] <= now_ms:
+            _, node = heapq.heappop(self._deadlines)
+            if node not in self.ended:
+                closed += [node, *self.end(node, NodeState.TIMED_OUT)]
+        return closed
+
+    def stop(self, state: NodeState) -> list[str]:
+        """Ends every node that has not ended, started or not, and returns them in given order."""
+        left = [node for node in self.needs if node not in self.ended]
+        for node in left:
+            self._close(node, state)
+        return left
+
+    @property
+    def running(self) -> int:
+        """How many nodes have started and not ended."""
+        return self._running.total()
 
     @property
     def finished(self) -> bool:
         """True when every node has ended."""
         return len(self.ended) == len(self.needs)
+
+    @property
+    def stalled(self) -> bool:
+        """True if nothing runs, nothing is ready, and yet not all has ended: a defect, for a caller to fail on."""
+        return not self.finished and self.running == 0 and not self.ready(1)

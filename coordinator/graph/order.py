@@ -61,7 +61,7 @@ def dependents(needs: Mapping[N, Iterable[N]]) -> dict[N, list[N]]:
 
 
 def topological(needs: Mapping[N, Iterable[N]]) -> list[N]:
-    """The nodes so that each comes after all that it needs (Kahn's algorithm); nodes in or behind a cycle are left out."""
+    """The nodes after all that they need (Kahn's algorithm); those in or behind a cycle are left out."""
     turned = dependents(needs)
     missing = {node: len({m for m in wanted if m in turned}) for node, wanted in needs.items()}
     order = [node for node, count in missing.items() if count == 0]

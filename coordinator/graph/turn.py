@@ -27,6 +27,9 @@ MOST_CALLS: Final = 1000
 DEEPEST: Final = 50
 """How many calls one after the other a turn may hold."""
 
+_LONGEST_PATH: Final = 12
+"""Nodes of a path that errors name."""
+
 REFERENCES_PROMPT: Final = """\
 Calls that you make in one message run at the same time. A call can use the output of another call of the same \
 message: write "$2" as an argument for the whole output of your second call, "$2.results[0].url" for a part of it \
@@ -219,9 +222,8 @@ def _needs(
                 f"{text}: several {noun}s have this name", hint="refer to it by number", code="ambiguous_label"
             )
         if target == position:
-            raise ModelError(
-                f"{text} refers to the {noun} itself", hint=f'write "${text}" for the plain text', code="self_reference"
-            )
+            hint = f'write "${text}" for the plain text' if text.startswith("$") else ""
+            raise ModelError(f"{text} refers to the {noun} itself", hint=hint, code="self_reference")
     return parsed.targets, tuple(sorted(set(wanted.values())))
 
 
@@ -229,7 +231,8 @@ def _circular(graph: TurnGraph, noun: str) -> dict[int, ModelError]:
     """The calls that need each other in a circle, each with the path along one."""
     found: dict[int, ModelError] = {}
     for members, path in cycles(graph.needs):
-        way = " -> ".join(title(p, graph.call(p).label) for p in path)
+        names = [title(p, graph.call(p).label) for p in path]
+        way = " -> ".join(names if len(names) <= _LONGEST_PATH else [*names[: _LONGEST_PATH - 2], "…", names[-1]])
         for position in members:
             found[position] = ModelError(f"these {noun}s need each other in a circle: {way}", code="cycle")
     return found

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
 
+from coordinator.loop.guard import LoopGuard, ending_text, loop_ended
 from shared.entries import Assistant, Node
 from shared.fold import RunFold
 from shared.llm.model import Finish
@@ -14,7 +15,7 @@ from shared.settings import BudgetSettings
 
 MOST_CONTINUATIONS = 3
 MOST_BROKEN = 3
-FORCED = ("budget_steps", "budget_seconds", "budget_tokens", "budget_dollars", "broken_calls", "empty_answers")
+FORCED = ("budget_steps", "budget_seconds", "budget_tokens", "budget_dollars", "broken_calls", "empty_answers", "loop")
 """Reasons of nudges after which the model gets one last call without tools."""
 
 
@@ -99,6 +100,8 @@ def decide(run: RunFold, limits: Limits, age_s: float) -> Action:
         return _after_answer(run, forced)
     if forced:
         return CallModel(forced=True)
+    if loop_ended(run):
+        return Tell("loop", ending_text(LoopGuard.of(run).report))
     if reason := spent(run, limits, age_s):
         return Tell(reason, BUDGET_TEXT.format(reason=reason.removeprefix("budget_")))
     if _broken_in_a_row(run) >= MOST_BROKEN:

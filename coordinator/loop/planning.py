@@ -1,10 +1,16 @@
-"""From the calls of a turn to nodes, with what cannot run refused at once. Pure."""
+"""From the calls of a turn to nodes: ids, the graph, what is refused before it starts. Pure.
+
+Everything here is a function of the logged message, so that a coordinator which takes the run over plans the same.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from coordinator.graph.plan_tool import PLAN
+from coordinator.graph.turn import AFTER_KEY, LABEL_KEY, TurnGraph, build, refusal
 from shared.contract import Effect, NodeError, NodeResult, NodeState, ToolSpec
 from shared.entries import Node
 from shared.ids import node_id
@@ -12,6 +18,12 @@ from shared.llm.model import Block, BrokenCall, Message, ToolCall
 from shared.signing import call_hash
 
 QUEUE_WAIT_MS = 60_000
+"""How long a node may wait for a worker, beyond its own time."""
+
+PLAN_SPEC = ToolSpec(name=PLAN, group="session", description="", parameters={}, effect=Effect.READ)
+"""The plan tool as a node: it runs nothing itself, its steps are nodes of their own."""
+
+Find = Callable[[str], ToolSpec | None]
 
 
 @dataclass
@@ -19,8 +31,20 @@ class Plan:
     """`message` has our ids; `nodes` are its calls; `refused` those that end before they start."""
 
     message: Message
+    graph: TurnGraph
     nodes: list[Node] = field(default_factory=list)
     refused: list[tuple[str, str, NodeResult]] = field(default_factory=list)
+
+
+def turn_graph(calls: Sequence[ToolCall], *, references: bool, most: int) -> TurnGraph:
+    """The graph of a turn. A plan's arguments are a graph of their own: the turn's references stop there."""
+    return build([(c.name, _opaque_plan(c)) for c in calls], references=references, most=most)
+
+
+def _opaque_plan(call: ToolCall) -> dict[str, Any]:
+    if call.name != PLAN:
+        return call.arguments
+    return {k: v for k, v in call.arguments.items() if k in (LABEL_KEY, AFTER_KEY)}
 
 
 def plan_calls(
@@ -29,57 +53,81 @@ def plan_calls(
     run: str,
     step: int,
     attempt: int,
-    find: Callable[[str], ToolSpec | None],
+    find: Find,
     now_ms: int,
     most: int,
+    references: bool = False,
+    known: Mapping[str, str] | None = None,
 ) -> Plan:
-    """Names every call, plans it, refuses what is unknown or too many. `find` gives a tool by name."""
-    blocks: list[Block] = []
-    plan = Plan(message)
-    position = 0
-    for block in message.blocks:
-        if not isinstance(block, ToolCall):
-            blocks.append(block)
-            continue
-        node = node_id(run, step, attempt, position)
-        blocks.append(block.model_copy(update={"id": node}))
-        spec = find(block.name)
-        plan.nodes.append(_node(block, node, step, position, spec, now_ms))
+    """Names every call, plans it, refuses what cannot run. `find` gives a tool by name.
+
+    `known` maps call hashes to nodes of this step that were started while a model still streamed: an equal call
+    takes such a node over, each once.
+    """
+    reusable = dict(known or {})
+    named = []
+    for position, call in enumerate(message.calls):
+        node = reusable.pop(call_hash(call.name, call.arguments), None) or node_id(run, step, attempt, position)
+        named.append(call.model_copy(update={"id": node}))
+    graph = turn_graph(named, references=references, most=most)
+    plan = Plan(_renamed(message, named), graph)
+    for position, call in enumerate(named, 1):
+        spec = PLAN_SPEC if call.name == PLAN else find(call.name)
+        needs = tuple(named[p - 1].id for p in graph.call(position).needs)
+        waits = bool(needs) or call.name == PLAN
+        plan.nodes.append(make_node(call.id, call.name, call.arguments, step, position - 1, spec, now_ms, needs, waits))
         if spec is None:
-            plan.refused.append((node, block.name, unknown_tool(block.name)))
-        elif position >= most:
-            plan.refused.append((node, block.name, too_many(block.name, most)))
-        position += 1
-    plan.message = message.model_copy(update={"blocks": tuple(blocks)})
+            plan.refused.append((call.id, call.name, unknown_tool(call.name)))
+        elif (error := graph.refused.get(position)) is not None:
+            plan.refused.append((call.id, call.name, refusal(error)))
     return plan
 
 
-def _node(call: ToolCall, node: str, step: int, position: int, spec: ToolSpec | None, now_ms: int) -> Node:
+def _renamed(message: Message, named: Sequence[ToolCall]) -> Message:
+    calls = iter(named)
+    blocks: list[Block] = [next(calls) if isinstance(b, ToolCall) else b for b in message.blocks]
+    return message.model_copy(update={"blocks": tuple(blocks)})
+
+
+def make_node(
+    node: str,
+    tool: str,
+    arguments: dict[str, Any],
+    step: int,
+    position: int,
+    spec: ToolSpec | None,
+    now_ms: int,
+    needs: tuple[str, ...] = (),
+    waits: bool = False,
+    call: bool = True,
+) -> Node:
+    """A node as it is logged. One that `waits` for others gets its fingerprint and deadline when it is ready."""
     timeout_s = spec.timeout_s if spec else 0.0
     return Node(
         node=node,
         step=step,
         position=position,
-        tool=call.name,
-        args=call.arguments,
-        args_hash=call_hash(call.name, call.arguments),
+        tool=tool,
+        args=arguments,
+        args_hash="" if waits else call_hash(tool, without_reserved(arguments)),
         effect=spec.effect if spec else Effect.READ,
         queue=spec.queue if spec else "",
-        not_after_ms=now_ms + QUEUE_WAIT_MS + int(timeout_s * 1000),
+        needs=needs,
+        not_after_ms=0 if waits else now_ms + QUEUE_WAIT_MS + int(timeout_s * 1000),
         timeout_s=timeout_s,
+        call=call,
     )
+
+
+def without_reserved(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments without the properties that only say what a call needs."""
+    return {k: v for k, v in arguments.items() if k not in (LABEL_KEY, AFTER_KEY)}
 
 
 def unknown_tool(name: str) -> NodeResult:
     """A name that no live worker offers."""
     text = f"There is no tool '{name}'. Use only the tools you were given; find_tools searches for others."
     return NodeResult(state=NodeState.REFUSED, text=text, error=NodeError(code="unknown_tool", message=text))
-
-
-def too_many(name: str, most: int) -> NodeResult:
-    """A call beyond the limit of one turn."""
-    text = f"{name} was not run: a turn may hold {most} calls at most. Ask for the rest in the next turn."
-    return NodeResult(state=NodeState.REFUSED, text=text, error=NodeError(code="too_many_calls", message=text))
 
 
 def broken_text(broken: Sequence[BrokenCall]) -> str:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Collection, Sequence
 from datetime import datetime
-from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -19,18 +19,26 @@ from coordinator.context.agent import Agent
 from coordinator.context.instructions import read_instructions
 from coordinator.context.prompt import fill, system_prompt, tail
 from coordinator.dispatch.collector import Collector
+from coordinator.graph.plan_tool import DESCRIPTION as PLAN_DESCRIPTION
+from coordinator.graph.plan_tool import PLAN
+from coordinator.graph.plan_tool import SCHEMA as PLAN_SCHEMA
+from coordinator.graph.turn import REFERENCES_PROMPT, reserved_properties
 from coordinator.handle import Handle
 from coordinator.loop import decide as d
 from coordinator.loop.ending import Outcome
-from coordinator.loop.model_call import Answer, call_model
+from coordinator.loop.guard import Call, LoopGuard
+from coordinator.loop.model_call import Answer, assistant_entry, call_model
 from coordinator.loop.planning import Plan, broken_text, plan_calls
 from coordinator.loop.record import record
 from coordinator.loop.services import LoopServices
+from coordinator.loop.turn import Turn
+from coordinator.models.picker import ModelPicker, bill_group, groups_of
+from coordinator.models.route import Route
+from coordinator.routing.router import Decision
 from shared.contract import ToolSpec
 from shared.entries import Assistant, Context, Node, Nudge, Offered
 from shared.llm.check import repair
-from shared.llm.model import Message, Request, ToolCall, ToolDefinition, Usage
-from shared.models import Choice
+from shared.llm.model import Message, Request, ToolCall, ToolDefinition
 from shared.playbook import Bullet, Scope
 from shared.sql import playbook
 from shared.state.changes import Change
@@ -47,7 +55,12 @@ class ReactRun:
         self._collector = Collector(handle, services.publisher, services.directory)
         self._agent: Agent = services.agents.get(handle.message.agent)
         self._limits = d.Limits.of(self._budget_defaults(), handle.message.budget)
+        self._models = ModelPicker(
+            handle, self._agent, services.tiers, services.settings.models.routes, services.gate, services.price
+        )
         self._system = ""
+        self._tier = ""
+        self._guard: LoopGuard | None = None
 
     def _budget_defaults(self) -> Any:
         budget = self._services.settings.budget
@@ -65,8 +78,8 @@ class ReactRun:
         while True:
             await self._handle.take_steers()
             match d.decide(self._handle.run, self._limits, self._age_s()):
-                case d.Collect(nodes):
-                    await self._collect(nodes)
+                case d.Collect():
+                    await self._collect()
                 case d.Tell(reason, text):
                     await self._tell(reason, text)
                 case d.CallModel(forced):
@@ -80,17 +93,38 @@ class ReactRun:
     async def _prepare(self) -> None:
         """The system prompt, and at the start of the run its tail and its tools."""
         agent, settings = self._agent, self._services.settings
-        (bullets, instructions), opening = await asyncio.gather(
+        (bullets, instructions, _), opening = await asyncio.gather(
             asyncio.gather(
                 self._services.database.run(self._record_and_recall),
                 asyncio.to_thread(read_instructions, settings.workspace.dir),
+                self._models.look_at_budgets(),
             ),
             self._opening(),
         )
-        values = {"model": self._chain()[0].name, "workspace": str(settings.workspace.dir), "agent": agent.name}
-        self._system = system_prompt(fill(agent.body, values), instructions, bullets)
+        values = {"model": self._models.home, "workspace": str(settings.workspace.dir), "agent": agent.name}
+        body = fill(agent.body, values)
+        if agent.calls == "references":
+            body = f"{body}\n\n{REFERENCES_PROMPT}"
+        self._system = system_prompt(body, instructions, bullets)
         if opening is not None:
-            await self._handle.commit_soon(opening)
+            await self._open(*opening)
+
+    async def _open(self, change: Change, decision: Decision) -> None:
+        """Logs what a run begins with, and says which tools and models it has. Raises BudgetSpent if none may be."""
+        route = self._route(decision.tools)
+        change.event(
+            "routed",
+            layer=decision.layer,
+            groups=decision.groups,
+            tools=decision.tools,
+            scores=decision.scores,
+            tokens_saved=decision.tokens_saved,
+            tier=route.tier,
+            model=route.model,
+            why=route.why,
+        )
+        await self._handle.commit_soon(change)
+        self._models.check(route)
 
     def _record_and_recall(self, conn: Connection) -> list[Bullet]:
         """The run's row, and what was learned for it: one transaction."""
@@ -101,7 +135,7 @@ class ReactRun:
         scopes = [Scope.everyone(), Scope.user(principal), Scope.agent(principal, self._agent.name)]
         return playbook.active(conn, scopes)
 
-    async def _opening(self) -> Change | None:
+    async def _opening(self) -> tuple[Change, Decision] | None:
         """What a run begins with: its tail and its tools. None if its log has them already."""
         message, services = self._handle.message, self._services
         if self._handle.run.has_context:
@@ -118,23 +152,22 @@ class ReactRun:
         change = Change()
         change.entries.append(Context(text=tail(now, {name: fact.value for name, fact in facts.items()})))
         change.entries.append(Offered(layer=decision.layer, groups=decision.groups, tools=decision.tools))
-        change.event(
-            "routed",
-            layer=decision.layer,
-            groups=decision.groups,
-            tools=decision.tools,
-            scores=decision.scores,
-            tokens_saved=decision.tokens_saved,
-            model=self._chain()[0].name,
-        )
-        return change
+        return change, decision
 
-    def _chain(self) -> tuple[Choice, ...]:
-        """The models for this run: a forced one, the agent's, or its tier's chain."""
-        wanted = self._handle.message.model or self._agent.model
-        if "/" in wanted:
-            return (self._services.tiers.choice(wanted),)
-        return self._services.tiers.chain(wanted or self._agent.tier)
+    def _route(self, tools: Collection[str]) -> Route:
+        """The models for the next step; `tools` were chosen for the message. A change of tier is told."""
+        catalogue = self._services.directory.catalogue
+        route = self._models.route(self._system, self._handle.session.messages, tools, catalogue)
+        if self._tier not in ("", route.tier):
+            text = f"going on with the tier {route.tier} ({route.model}): {route.why}"
+            self._handle.events.write("notice", code="rerouted", text=text, model=route.model)
+        self._tier = route.tier
+        return route
+
+    def _bill(self) -> str:
+        """What the run's calls are billed under: the groups of the tools that were chosen for it."""
+        chosen = self._handle.run.offered
+        return bill_group(groups_of([t for t in self._services.directory.catalogue.tools if t.name in chosen]))
 
     def _offered(self) -> list[ToolSpec]:
         """Tools of this step in catalogue order: what was chosen for the session before stays."""
@@ -144,6 +177,21 @@ class ReactRun:
             for t in self._services.directory.catalogue.tools
             if t.always or t.name in run.offered or t.name in session.offered_tools or t.group in session.offered_groups
         ]
+
+    def _definitions(self, offered: Sequence[ToolSpec]) -> tuple[ToolDefinition, ...]:
+        """The offered tools as the model sees them, in the form that this agent's calls have."""
+        with_graph = self._agent.calls == "references"
+        found = [
+            ToolDefinition(
+                name=t.name,
+                description=t.description,
+                parameters=reserved_properties(t.parameters) if with_graph else t.parameters,
+            )
+            for t in offered
+        ]
+        if self._agent.calls == "plan":
+            found.append(ToolDefinition(name=PLAN, description=PLAN_DESCRIPTION, parameters=PLAN_SCHEMA))
+        return tuple(found)
 
     async def _step(self, forced: bool) -> None:
         """One model call, logged together with the nodes that it asks for."""
@@ -166,7 +214,8 @@ class ReactRun:
         for notice in notices:
             self._handle.events.write("notice", code="repaired", text=notice)
         step = self._handle.run.steps + 1
-        answer = await call_model(self._handle, self._services, request, self._chain(), step)
+        route = self._route(self._handle.run.offered)
+        answer = await call_model(self._handle, self._services, request, route, step, self._bill())
         await self._log_answer(answer, step, forced)
 
     async def _log_answer(self, answer: Answer, step: int, forced: bool) -> None:
@@ -180,24 +229,16 @@ class ReactRun:
             find=self._services.directory.tool,
             now_ms=int(time.time() * 1000),
             most=self._services.settings.coordinator.calls_per_turn,
+            references=self._agent.calls != "flat",
         )
+        self._stop_loops(plan)
         await self._handle.commit(self._change(answer, plan, step, forced))
+        if plan.nodes and not self._handle.run.open_nodes:
+            self._observe(self._handle.run.assistants[-1])  # all of them were refused
 
     def _change(self, answer: Answer, plan: Plan, step: int, forced: bool) -> Change:
-        completion, choice = answer.completion, answer.choice
-        usage = completion.usage or Usage(estimated=True)
-        cost: Decimal | None = self._services.price(choice, usage)
-        entry = Assistant(
-            step=step,
-            attempt=answer.attempt,
-            message=plan.message,
-            finish=completion.finish,
-            raw_finish=completion.raw_finish,
-            usage=usage,
-            provider=choice.provider.name,
-            model=choice.model,
-            cost=None if cost is None else str(cost),
-        )
+        completion, choice, usage = answer.completion, answer.choice, answer.usage
+        entry = assistant_entry(answer, plan.message, step, tier=self._tier, group=self._bill())
         change = Change(entries=[entry], nodes=plan.nodes, ends=plan.refused)
         for node in plan.nodes:
             change.event("node.planned", **planned_event(node))
@@ -213,22 +254,42 @@ class ReactRun:
         change.event("notice", code=reason, text=text)
         await self._handle.commit(change)
 
-    async def _collect(self, nodes: tuple[Node, ...]) -> None:
-        """Runs the turn's nodes, at most `width` of them at once."""
-        width = self._services.settings.coordinator.width
-        waiting = [n for n in nodes if n.node not in self._collector.outstanding]
-        while waiting or self._collector.outstanding:
-            while waiting and len(self._collector.outstanding) < width:
-                self._collector.send(waiting.pop(0))
-            await self._collector.wait()
-        await self._open_found(nodes)
+    def _loop_guard(self) -> LoopGuard:
+        """The loop guard as it stands after all steps so far."""
+        if self._guard is None:
+            self._guard = LoopGuard.of(self._handle.run)
+        return self._guard
 
-    async def _open_found(self, nodes: tuple[Node, ...]) -> None:
+    def _stop_loops(self, plan: Plan) -> None:
+        """Answers in the tool's place for calls that go in circles."""
+        calls = [Call.of(n.tool, n.args, n.effect, judged=not n.needs) for n in plan.nodes]
+        refused = {node for node, _, _ in plan.refused}
+        for node, verdict in zip(plan.nodes, self._loop_guard().check(calls), strict=True):
+            if verdict.action != "run" and node.node not in refused:
+                plan.refused.append((node.node, node.tool, verdict.result))
+
+    async def _collect(self) -> None:
+        """Carries the turn's graph out."""
+        run = self._handle.run
+        last = run.assistants[-1]
+        turn = Turn(self._handle, self._services, self._collector, last, references=self._agent.calls != "flat")
+        await turn.run()
+        self._observe(last)
+        await self._open_found(last.message.calls)
+
+    def _observe(self, last: Assistant) -> None:
+        """Feeds the guard, if there is one yet, with what came of the turn; a new one reads it from the log."""
+        if self._guard is not None:
+            run = self._handle.run
+            rows = [(run.nodes[c.id], run.results[c.id]) for c in last.message.calls]
+            self._guard.observe((Call.of(n.tool, n.args, n.effect, judged=not n.needs), r) for n, r in rows)
+
+    async def _open_found(self, calls: Sequence[ToolCall]) -> None:
         """Tools that find_tools named are offered from the next step on."""
         found: list[str] = []
-        for node in nodes:
-            result = self._handle.run.results.get(node.node)
-            if node.tool == FIND_TOOLS and result is not None and isinstance(result.value, dict):
+        for call in calls:
+            result = self._handle.run.results.get(call.id)
+            if call.name == FIND_TOOLS and result is not None and isinstance(result.value, dict):
                 names = result.value.get("tools")
                 found.extend(n for n in names if isinstance(n, str)) if isinstance(names, list) else None
         if new := [n for n in dict.fromkeys(found) if n not in self._handle.session.offered_tools]:

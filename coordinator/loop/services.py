@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal
 
 from coordinator.context.agent import Agents
 from coordinator.context.tools import ToolChooser
 from coordinator.dispatch.directory import Directory
 from coordinator.dispatch.publisher import Publisher
 from shared.artifacts import ArtifactStore
+from shared.failover import Failover, Price
 from shared.llm.client import ModelClient
-from shared.llm.model import Usage
-from shared.models import Choice, Tiers
+from shared.models import Tiers
 from shared.settings import Settings
 from shared.sql.engine import Database
+from shared.state.gate import Gate
 from shared.state.session import SessionState
 
 
@@ -31,7 +30,9 @@ class LoopServices:
     chooser: ToolChooser
     models: ModelClient
     tiers: Tiers
-    price: Callable[[Choice, Usage], Decimal | None]
+    gate: Gate
+    failover: Failover
+    price: Price
     database: Database
     artifacts: ArtifactStore
     epoch: str

@@ -16,17 +16,18 @@ from coordinator.dispatch.collector import Collector
 from coordinator.graph.dataflow import Dataflow
 from coordinator.handle import Handle
 from coordinator.loop.ending import Outcome
-from coordinator.loop.model_call import call_model
+from coordinator.loop.model_call import assistant_entry, call_model
 from coordinator.loop.planning import QUEUE_WAIT_MS
 from coordinator.loop.react import planned_event
 from coordinator.loop.record import record
 from coordinator.loop.services import LoopServices
+from coordinator.models.route import Route
 from shared.contract import Effect, NodeError, NodeResult, NodeState, StepSpec, WorkflowSpec
-from shared.entries import Assistant, Node
+from shared.entries import Node
 from shared.errors import ConfigError
 from shared.ids import node_id
 from shared.llm.errors import LlmError
-from shared.llm.model import Message, Request, TextBlock, Usage
+from shared.llm.model import Message, Request, TextBlock
 from shared.messages import ErrorInfo
 from shared.signing import call_hash
 from shared.state.changes import Change
@@ -135,29 +136,19 @@ class WorkflowRun:
         """One model call; its text is the step's result."""
         prompt = str(node.args["prompt"])
         request = Request(model="", messages=(Message(role="user", blocks=(TextBlock(text=prompt),)),))
-        number = self._handle.run.steps + 1
+        number, group = self._handle.run.steps + 1, f"workflow:{self._spec.name}"
         change = Change()
         try:
-            chain = self._services.tiers.chain(step.tier)
-            answer = await call_model(self._handle, self._services, request, chain, number)
+            route = Route(step.tier, self._services.tiers.chain(step.tier), "the step names its tier")
+            answer = await call_model(self._handle, self._services, request, route, number, group)
         except LlmError as error:
             problem = NodeError(code=error.code, message=error.message, hint=error.hint)
             result = NodeResult(state=NodeState.FAILED, text=str(error), error=problem)
         else:
-            text = answer.completion.message.text
-            usage = answer.completion.usage or Usage(estimated=True)
-            cost = self._services.price(answer.choice, usage)
+            text, usage = answer.completion.message.text, answer.usage
             # Usage is logged with an empty message: the step's text is a node's result, not part of a conversation.
-            entry = Assistant(
-                step=number,
-                attempt=answer.attempt,
-                message=Message(role="assistant", blocks=()),
-                finish=answer.completion.finish,
-                usage=usage,
-                provider=answer.choice.provider.name,
-                model=answer.choice.model,
-                cost=None if cost is None else str(cost),
-            )
+            empty = Message(role="assistant", blocks=())
+            entry = assistant_entry(answer, empty, number, tier=step.tier, group=group)
             change.entries.append(entry)
             change.event("usage", step=number, model=answer.choice.name, **usage.model_dump(mode="json"))
             result = NodeResult(state=NodeState.DONE, text=text, value=text, ended_ms=int(time.time() * 1000))

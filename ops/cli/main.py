@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ops.cli import demo, lists, system, talk
+from ops.cli import demo, lists, system, talk, trace
 
 app = typer.Typer(
     name="capataz",
@@ -26,6 +26,7 @@ app.command()(talk.ask)
 app.command()(talk.cancel)
 app.command()(lists.tools)
 app.command()(lists.runs)
+app.command()(trace.trace)
 app.command()(system.doctor)
 app.command()(demo.demo)
 app.add_typer(lists.workflow, name="workflow")

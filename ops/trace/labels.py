@@ -28,13 +28,16 @@ def reach(bar: Bar, text: str, right: float) -> tuple[float, float]:
     return (bar.x0, bar.x1 + need) if bar.x1 + need <= right else (bar.x0 - need, bar.x1)
 
 
-def place(bars: Sequence[tuple[Bar, str]], left: float, right: float) -> list[Bar]:
-    """The bars of one lane, from left to right, with their labels where there is room for them."""
+def place(bars: Sequence[tuple[Bar, str]], left: float, right: float, enough: float = 1.0) -> list[Bar]:
+    """The bars of one lane, from left to right, with their labels where there is room for them.
+
+    A label that keeps `enough` of its text inside its bar is cut there instead of standing whole beside it.
+    """
     placed = []
     reached = left
     for i, (bar, text) in enumerate(bars):
         limit = bars[i + 1][0].x0 if i + 1 < len(bars) else right
-        label = _label(bar, text, reached, limit)
+        label = _label(bar, text, reached, limit, enough)
         placed.append(replace(bar, label=label))
         reached = bar.x1
         if label is not None and not label.inside and label.x >= bar.x1:
@@ -42,19 +45,24 @@ def place(bars: Sequence[tuple[Bar, str]], left: float, right: float) -> list[Ba
     return placed
 
 
-def _label(bar: Bar, text: str, reached: float, limit: float) -> Label | None:
+def _label(bar: Bar, text: str, reached: float, limit: float, enough: float) -> Label | None:
     need, run = wanted(text, bar.font), bar.segments[-1]
     inside, beside = run.x1 - run.x0, limit - bar.x1
-    if inside >= need:
-        return Label(run.x0 + PAD, text, True, True)
+    if inside >= need or _columns(inside, bar.font) >= cells(text) * enough:
+        return Label(run.x0 + PAD, clip(text, _columns(inside, bar.font)), True, True)
     if beside >= need:
         return Label(bar.x1 + PAD, text, False, True)
     if bar.x0 - reached >= need:
         return Label(bar.x0 - need + PAD, text, False, True)
     x, room, within = (run.x0, inside, True) if inside >= beside else (bar.x1, beside, False)
-    most = int((room - ICON - 2 * PAD) / (bar.font * _ADVANCE))
+    most = _columns(room, bar.font)
     if most >= _FEWEST:
         return Label(x + PAD, clip(text, most), within, True)
     if inside >= ICON:
         return Label(run.x0 + (min(inside, ICON + PAD) - ICON) / 2 + 1, "", True, True)
     return None
+
+
+def _columns(room: float, font: float) -> int:
+    """How many characters of a label fit into `room` beside its mark."""
+    return int((room - ICON - 2 * PAD) / (font * _ADVANCE) + 1e-6)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from ops.trace.labels import place, reach
 from ops.trace.lanes import pack
-from ops.trace.picture import Bar, Flag, Link, Picture, Section, Segment, Tick
+from ops.trace.picture import Bar, Flag, Link, Load, Picture, Section, Segment, Tick
 from ops.trace.values import Attempt, Mark, NodeBar, Step, Timeline
 from ops.trace.words import cells, clip, label, node_tip, one_line, step_tip, took
 from shared.contract import NodeState
@@ -33,9 +34,10 @@ class _Row:
     pitch: float
     bar: float
     font: float
+    enough: float = 1.0
 
 
-_NORMAL, _DENSE = _Row(21.0, 16.0, 10.0), _Row(13.0, 11.0, 8.5)
+_NORMAL, _TIGHT, _DENSE = _Row(21.0, 16.0, 10.0), _Row(21.0, 16.0, 10.0, 0.6), _Row(13.0, 11.0, 8.5, 0.6)
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ def _model_section(timeline: Timeline, axis: _Axis, y: float) -> tuple[Section, 
             )
             rows.append((bar, _step_label(step, attempt)))
     bars, lanes = _stack(rows, lambda bar, _: (bar.x0, bar.x1), y, _NORMAL, axis)
-    return Section("model", took(timeline.figures.model_ms), y, lanes * _NORMAL.pitch, (), ()), bars
+    return Section("model", took(timeline.figures.model_ms), y, lanes * _NORMAL.pitch), bars
 
 
 def _step_label(step: Step, attempt: Attempt) -> str:
@@ -149,13 +151,13 @@ def _node_section(
     rows = [(_node_bar(node, timeline, axis, _NORMAL), label(node, timeline.tag(node.worker))) for node in nodes]
     bars, lanes = _stack(rows, lambda bar, text: reach(bar, text, axis.right), y, _NORMAL, axis)
     if lanes > _ROOMY_LANES:
-        bars, lanes = _stack(rows, lambda bar, _: (bar.x0, bar.x1), y, _NORMAL, axis)
+        bars, lanes = _stack(rows, lambda bar, _: (bar.x0, bar.x1), y, _TIGHT, axis)
     if lanes <= _PLAIN_LANES:
         return Section(title, note, y, lanes * _NORMAL.pitch), bars
     rows = [(_node_bar(node, timeline, axis, _DENSE), text) for node, (_, text) in zip(nodes, rows, strict=True)]
     bars, lanes = _stack(rows, lambda bar, _: (bar.segments[-1].x0, bar.x1), y + _LOAD + 4, _DENSE, axis)
-    running, waiting = _load(nodes, timeline.end_ms, axis, y)
-    return Section(title, note, y, _LOAD + 4 + lanes * _DENSE.pitch, running, waiting), bars
+    load = _load(nodes, timeline.end_ms, axis, y)
+    return Section(title, note, y, _LOAD + 4 + lanes * _DENSE.pitch, load), bars
 
 
 def _node_bar(node: NodeBar, timeline: Timeline, axis: _Axis, row: _Row) -> Bar:
@@ -193,13 +195,13 @@ def _stack(
     lanes = pack([(x0, max(x1, x0 + _SLIVER) + 1) for x0, x1 in spans])
     placed: list[Bar] = []
     for lane in range(max(lanes) + 1):
-        inside = sorted((row for row, at in zip(rows, lanes, strict=True) if at == lane), key=lambda r: _solid(r[0]))
+        inside = sorted((r for r, at in zip(rows, lanes, strict=True) if at == lane), key=lambda r: _solid(r[0]))
         cut: list[tuple[Bar, str]] = []
         reached = axis.left
         for bar, text in inside:
             cut.append((_cut_wait(bar, reached, y + lane * row.pitch), text))
             reached = bar.x1 + 1
-        placed.extend(place(cut, axis.left, axis.right))
+        placed.extend(place(cut, axis.left, axis.right, row.enough))
     return placed, max(lanes) + 1
 
 
@@ -214,9 +216,7 @@ def _cut_wait(bar: Bar, reached: float, y: float) -> Bar:
     return replace(bar, y=y, segments=(*shown, solid))
 
 
-def _load(
-    nodes: Sequence[NodeBar], end_ms: int, axis: _Axis, y: float
-) -> tuple[tuple[tuple[float, float], ...], tuple[tuple[float, float], ...]]:
+def _load(nodes: Sequence[NodeBar], end_ms: int, axis: _Axis, y: float) -> Load:
     """Outlines of how many nodes run, and above these how many wait, over time."""
     changes: list[tuple[int, int, int]] = []
     for node in nodes:
@@ -237,7 +237,8 @@ def _load(
         x = axis.x(ms)
         lower += [(x, lower[-1][1]), (x, base - run * unit)]
         upper += [(x, upper[-1][1]), (x, base - (run + wait) * unit)]
-    return (*lower, (lower[-1][0], base)), (*upper, (upper[-1][0], base))
+    tip = f"at most {max(r for _, r, _ in counts)} nodes ran and {max(w for _, _, w in counts)} waited at once"
+    return Load((*lower, (lower[-1][0], base)), (*upper, (upper[-1][0], base)), tip)
 
 
 def _links(timeline: Timeline, bars: Sequence[Bar], axis: _Axis) -> tuple[Link, ...]:
@@ -248,7 +249,7 @@ def _links(timeline: Timeline, bars: Sequence[Bar], axis: _Axis) -> tuple[Link, 
         begins.setdefault(bar.id, bar)
         ends[bar.id] = bar
     planned = {n.id: n.planned_ms for n in timeline.nodes}
-    chain = list(zip(timeline.critical, timeline.critical[1:], strict=False))
+    chain = list(pairwise(timeline.critical))
     pairs = [(need, n.id) for n in timeline.nodes for need in n.needs if (need, n.id) not in set(chain)]
     links = []
     for critical, (source, target) in [*((False, p) for p in pairs), *((True, c) for c in chain)]:

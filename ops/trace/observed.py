@@ -61,8 +61,8 @@ class Observed:
             case "usage":
                 self._close(ms)
             case "node.started":
-                claim = Claim(ms, str(data.get("worker", "")), _whole(data.get("attempt"), 1))
-                self.claims[str(data.get("node", ""))] = claim
+                claim = Claim(ms, _text(data.get("worker")), _whole(data.get("attempt"), 1))
+                self.claims[_text(data.get("node"))] = claim
             case _ if event.type in _MARKED:
                 self._mark(ms, event.type, data)
 
@@ -72,7 +72,7 @@ class Observed:
             self._break(ms, "the stream was given up")
         self._close(ms)
         self._step = step
-        attempt = Attempt(number=_whole(data.get("attempt"), 1), model=str(data.get("model", "")), started_ms=ms)
+        attempt = Attempt(number=_whole(data.get("attempt"), 1), model=_text(data.get("model")), started_ms=ms)
         self.attempts.setdefault(self._step, []).append(attempt)
 
     def _token(self, ms: int, visible: bool) -> None:
@@ -83,10 +83,10 @@ class Observed:
             self._replace(attempt.model_copy(update=seen))
 
     def _mark(self, ms: int, kind: str, data: dict[str, Any]) -> None:
-        text = next((str(data[key]) for key in _TELLING if data.get(key)), "")
+        text = next((_text(data[key]) for key in _TELLING if data.get(key)), "")
         if kind == "notice" and "attempt" in data:  # the notice that ends an attempt
             self._break(ms, text or "failed")
-        word = str(data.get("code") or _MARKED[kind]) if kind == "notice" else _MARKED[kind]
+        word = _text(data.get("code") or _MARKED[kind]) if kind == "notice" else _MARKED[kind]
         self.marks.append(Mark(ms=ms, kind=word, text=text))
 
     def _break(self, ms: int, why: str) -> None:
@@ -112,3 +112,8 @@ def moment(entry_id: str) -> int:
 
 def _whole(value: object, default: int) -> int:
     return value if isinstance(value, int) else default
+
+
+def _text(value: object) -> str:
+    """As text that can be encoded: JSON may hold halves of surrogate pairs."""
+    return "" if value is None else str(value).encode("utf-8", "replace").decode()

@@ -55,16 +55,28 @@ class Bar:
         return self.y + self.height / 2
 
 
+Outline = tuple[tuple[float, float], ...]
+"""The corners of a closed shape."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """How many nodes run, and above these how many wait, over time."""
+
+    running: Outline
+    waiting: Outline
+    tip: str
+
+
 @dataclass(frozen=True)
 class Section:
-    """A band of lanes with its name. `running` and `waiting` outline the load over time, empty for small ones."""
+    """A band of lanes with its name. `load` outlines what runs and waits over time, None for small ones."""
 
     title: str
     note: str
     y: float
     height: float
-    running: tuple[tuple[float, float], ...] = ()
-    waiting: tuple[tuple[float, float], ...] = ()
+    load: Load | None = None
 
 
 @dataclass(frozen=True)

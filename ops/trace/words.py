@@ -89,7 +89,8 @@ def title(timeline: Timeline) -> str:
 def facts(timeline: Timeline) -> list[tuple[str, str]]:
     """The head of a trace: name and value of each figure."""
     f = timeline.figures
-    state = timeline.state if not timeline.finish_reason else f"{timeline.state} ({timeline.finish_reason})"
+    reason = timeline.finish_reason
+    state = f"{timeline.state} ({reason})" if reason not in ("", timeline.state) else timeline.state
     others = [f"{count} {state_word(name)}" for name, count in f.states.items() if name != "done"]
     rows = [
         ("state", plain(state)),
@@ -98,14 +99,14 @@ def facts(timeline: Timeline) -> list[tuple[str, str]]:
         ("nodes", f"{f.nodes} ({', '.join(others)})" if others else str(f.nodes)),
         ("workers", str(f.workers)),
         ("critical path", took(f.critical_ms)),
-        ("model", took(f.model_ms)),
+        ("model time", took(f.model_ms)),
     ]
     if f.speed_up is not None:
         rows.append(("speed-up", f"{f.speed_up:.2f} ({took(f.run_ms)} of work in {took(f.busy_ms)})"))
     rows.append(("tokens", f"{f.tokens:,}"))
     rows.append(("cost", "unknown" if f.cost is None else f"${f.cost}"))
     if (queued := timeline.started_ms - timeline.received_ms) >= 50:
-        rows.append(("queued before", took(queued)))
+        rows.append(("queued", took(queued)))
     return rows
 
 

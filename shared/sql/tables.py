@@ -27,7 +27,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
-REVISION: Final = "0001"
+REVISION: Final = "0002"
 """The newest migration. Lets a process see that there is nothing to migrate without loading alembic."""
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
@@ -231,4 +231,33 @@ playbook_version = Table(
     Column("scope_key", Text, nullable=False),
     Column("version", BigInteger, nullable=False),
     PrimaryKeyConstraint("scope", "scope_key"),
+)
+
+# `id` is run, step and attempt where there is a step, so that copying twice counts once. Money is whole picodollars.
+model_calls = Table(
+    "model_calls",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("day", Text, nullable=False),
+    Column("principal", Text, nullable=False),
+    Column("session", Text, nullable=False),
+    Column("run", Text, nullable=False),
+    Column("tier", Text, nullable=False),
+    Column("tool_group", Text, nullable=False),
+    Column("provider", Text, nullable=False),
+    Column("model", CleanText, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("input", BigInteger, nullable=False),
+    Column("cache_write", BigInteger, nullable=False),
+    Column("cache_read", BigInteger, nullable=False),
+    Column("output", BigInteger, nullable=False),
+    Column("reasoning", BigInteger, nullable=False),
+    Column("estimated", Boolean, nullable=False),
+    Column("cost_pico", BigInteger),
+    Column("took_ms", BigInteger, nullable=False),
+    Column("first_ms", BigInteger),
+    Index(None, "day"),
+    Index(None, "principal", "day"),
+    Index(None, "run"),
 )

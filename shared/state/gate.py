@@ -131,8 +131,8 @@ class Gate:
         match answer:
             case ["go", reserved]:
                 return Verdict("go", Ticket(ask, ticket.call, bool(reserved)))
-            case ["open" | "busy" | "spent" as kind, wait_ms, *rest]:
-                return Verdict(kind, wait_s=wait_ms / 1000, why=rest[0] if rest else "")
+            case ["open" | "busy" | "spent" as kind, int(wait_ms), *rest]:
+                return Verdict(kind, wait_s=wait_ms / 1000, why=str(rest[0]) if rest else "")
             case _:  # the gate is away; it may have let us in without our hearing of it
                 return Verdict("go", Ticket(ask, ticket.call, ask.slots > 0 or self.bounded))
 

@@ -14,10 +14,11 @@ import structlog
 
 from shared.contract import VERSION, Batch, Effect, NodeError, NodeOrder, NodeResult, NodeState
 from shared.errors import CapatazError, StateUnavailable
+from shared.models import PAYER, Payer
 from shared.settings import Settings
 from shared.signing import canonical_json, verify
 from shared.state.nodes import NodeLedger
-from workers.compress import cap
+from shared.compress import cap
 from workers.context import Services, ToolContext
 from workers.declare import Registry, Tool, ToolOutput
 from workers.envelope import results
@@ -120,6 +121,7 @@ class Envelope:
         seconds = min(order.timeout_s, tool.spec.timeout_s, (order.not_after_ms - now_ms) / 1000)
         if tool.spec.effect is Effect.WRITE and not await self._ledger.still_mine(order, claim.attempt):
             raise asyncio.CancelledError
+        PAYER.set(Payer(order.principal, order.session, order.run, tool.spec.group))  # this task is the call's alone
         ctx = self._context(order, now_ms + int(seconds * 1000))
         try:
             async with asyncio.timeout(max(seconds, 0.0)):

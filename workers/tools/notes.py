@@ -11,7 +11,7 @@ from pydantic import Field, JsonValue
 from shared.contract import Effect, GroupSpec
 from shared.errors import ModelError
 from shared.sql import notes
-from workers.compress import snippet
+from shared.compress import snippet
 from workers.context import ToolContext
 from workers.declare import ToolOutput, tool
 

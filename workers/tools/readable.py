@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from workers.compress import clean_text
+from shared.compress import clean_text
 
 _THIN = 120
 """Below this many characters the extraction probably missed the text, and all visible text is taken."""

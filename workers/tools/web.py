@@ -11,7 +11,7 @@ from pydantic import Field, JsonValue
 
 from shared.contract import Effect, GroupSpec
 from shared.errors import ModelError
-from workers.compress import clean_text, snippet
+from shared.compress import clean_text, snippet
 from workers.context import ToolContext
 from workers.declare import ToolOutput, tool
 from workers.tools.fetch import Page, fetch

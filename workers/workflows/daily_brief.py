@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from shared.sql import notes, reminders
-from workers.compress import snippet
+from shared.compress import snippet
 from workers.context import ToolContext
 from workers.declare import ToolOutput
 from workers.tools.utility import find_zone

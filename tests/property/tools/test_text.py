@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.compress import cap, clean_text, snippet
+from shared.compress import cap, clean_text, snippet
 from workers.tools.arithmetic import ArithmeticProblem, evaluate
 from workers.tools.paths import matches
 from workers.tools.when import WhenError, parse_when

@@ -112,6 +112,7 @@ def document(path: str) -> str:
 def research(show: Any) -> tuple[str, str, int]:
     """Plays the research with the shipped documents; returns note, answer and the number of calls."""
     results: list[ToolResult] = []
+    matches: list[str] = []
     note = ""
     for step in range(10):
         turn = Turn(user=demo.prompt(), step=step, results=tuple(results))
@@ -123,15 +124,21 @@ def research(show: Any) -> tuple[str, str, int]:
             if call.name == "note_save":
                 note = arguments["text"]
                 results.append(ToolResult("note_save", "saved as n1"))
+            elif call.name == "file_grep":
+                [found] = re.findall(arguments["pattern"], document(arguments["path"]), re.MULTILINE)
+                matches.append(found)
+                results.append(ToolResult("file_grep", f"{arguments['path']}:1: {found}"))
             else:
-                results.append(ToolResult(call.name, show(document(arguments["path"]))))
+                # "$7.matches[0].text" is the first search, as the coordinator would fill it in
+                path = re.sub(r"^\$(\d+)\..*", lambda m: matches[int(m[1]) - 7], arguments["path"])
+                results.append(ToolResult(call.name, show(document(path))))
     raise AssertionError("the research does not end")
 
 
 @pytest.mark.parametrize("show", [str, json.dumps, lambda text: f"<output>\n{text}\n</output>"])
 def test_the_research_states_all_facts(show: Any) -> None:
     note, answer, nodes = research(show)
-    assert nodes == 12
+    assert nodes == 17
     assert demo.missing(answer) == ()
     assert NOT_FOUND not in note + answer
     for figure in ("48200", "31750", "61400", "12900", "27300", "4.1", "920", "filters wear out early"):
@@ -147,8 +154,10 @@ def test_the_research_invents_nothing_when_the_files_are_missing() -> None:
 
 def test_the_documents_are_what_the_prompt_names() -> None:
     files = {path.name for path in demo.DOCUMENTS.iterdir() if path.is_file()}
-    numbered = {f"{kind}-{number}.md" for kind in ("competitor", "reviews") for number in range(1, 6)}
-    assert files == {"trends.md", "AGENTS.md", *numbered}
+    profiles = {f"competitor-{number}.md" for number in range(1, 6)}
+    named = {name for p in profiles for name in re.findall(r"^reviews-.*\.md$", document(p), re.MULTILINE)}
+    assert len(named) == 5
+    assert files == {"trends.md", "AGENTS.md", *profiles, *named}
     for fact in demo.facts():
         assert any(fact.stated_in(document(name)) for name in files), fact.name
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from workers.compress import cap, clean_text, snippet
+from shared.compress import cap, clean_text, snippet
 
 
 def test_what_fits_is_left_alone() -> None:

@@ -1,0 +1,113 @@
+"""Canonical JSON, fingerprints of calls, signatures of nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.contract import Effect, NodeOrder
+from shared.signing import call_hash, canonical_json, key_id, sign, verify
+
+KEY, OTHER = b"k" * 32, b"o" * 32
+ARGS = {"title": "ñ", "tags": ["a"], "n": 1}
+
+
+def order(**fields: Any) -> NodeOrder:
+    return NodeOrder.model_validate(
+        {
+            "run": "r",
+            "session": "s",
+            "principal": "owner",
+            "node": "r.1.1.0",
+            "tool": "note_save",
+            "args": ARGS,
+            "args_hash": call_hash("note_save", ARGS),
+            "effect": "idempotent",
+            "not_after_ms": 1000,
+            "timeout_s": 5.0,
+            **fields,
+        }
+    )
+
+
+def test_a_signed_order_is_genuine() -> None:
+    signed = sign(order(), KEY)
+    assert verify(signed, KEY)
+    assert verify(NodeOrder.model_validate_json(signed.model_dump_json()), KEY)  # also after its travel
+    assert not verify(signed, OTHER)
+    assert not verify(order(), KEY)
+
+
+CHANGES: dict[str, Any] = {
+    "v": 2,
+    "run": "r2",
+    "session": "t",
+    "principal": "root",
+    "node": "r.1.1.1",
+    "tool": "note_delete",
+    "args": {**ARGS, "n": 2},
+    "args_hash": call_hash("note_save", {}),
+    "effect": Effect.WRITE,
+    "not_after_ms": 1001,
+    "timeout_s": 6.0,
+    "trusted_session": True,
+    "signature": "0" * 64,
+}
+
+
+@pytest.mark.parametrize("name", NodeOrder.model_fields)
+def test_no_field_can_be_changed(name: str) -> None:
+    signed = sign(order(), KEY)
+    assert not verify(signed.model_copy(update={name: CHANGES[name]}), KEY)
+
+
+def test_arguments_must_match_their_fingerprint_even_if_signed() -> None:
+    assert not verify(sign(order(args={"n": 9}), KEY), KEY)
+
+
+def test_a_key_is_known_by_its_id_and_not_betrayed_by_it() -> None:
+    assert key_id(KEY) == key_id(bytes(KEY))
+    assert key_id(KEY) != key_id(OTHER)
+    assert len(key_id(KEY)) == 12
+    assert key_id(KEY) != sign(order(), KEY).signature[:12]
+
+
+def test_order_of_keys_does_not_matter_and_everything_else_does() -> None:
+    assert call_hash("t", {"a": 1, "b": 2}) == call_hash("t", {"b": 2, "a": 1})
+    hashes = [
+        call_hash(*call) for call in (("t", {}), ("u", {}), ("t", {"a": 1}), ("t", {"a": "1"}), ("t", {"a": 1.5}))
+    ]
+    assert len(set(hashes)) == len(hashes)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), {"a": [float("-inf")]}])
+def test_what_is_no_json_has_no_canonical_form(value: Any) -> None:
+    with pytest.raises(ValueError):
+        canonical_json(value)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@pytest.mark.property
+@given(st.dictionaries(st.text(max_size=3), VALUES, max_size=4), st.randoms(use_true_random=False))
+def test_equal_values_give_equal_text(value: dict[str, Any], rng: Any) -> None:
+    items = list(value.items())
+    rng.shuffle(items)
+    assert canonical_json(dict(items)) == canonical_json(value)
+    assert " " not in canonical_json(value) or any(" " in text for text in _texts(value))
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, dict):
+        return [t for k, v in value.items() for t in (k, *_texts(v))]
+    return [t for v in value for t in _texts(v)] if isinstance(value, list) else []
