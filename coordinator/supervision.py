@@ -96,7 +96,12 @@ class Supervision:
                 loop = await WorkflowRun.prepare(handle, self._services)
             else:
                 loop = ReactRun(handle, self._services)
-            return await loop.run(), None
+            outcome = await loop.run()
+            # Nodes that were started early for a message that never came have no effect and no reader.
+            leftover = (
+                await loop.collector.cancel_all("nobody asks for it any more") if loop.collector.outstanding else None
+            )
+            return outcome, leftover
         except RunCancelled as stop:
             change = await loop.collector.cancel_all(stop.message) if loop else None
             return cancelled(stop.message), change

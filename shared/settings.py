@@ -78,6 +78,8 @@ class CoordinatorSettings(Section):
     width: int = Field(default=32, ge=1)
     calls_per_turn: int = Field(default=1000, ge=1)
     batch: int = Field(default=20, ge=1)
+    early_start: bool = True
+    """Send whole `read` calls to workers while the model still streams."""
     lease_ttl_s: float = Field(default=5.0, gt=0)
     stop_grace_s: float = Field(default=10.0, ge=0)
     agents_dir: Path = Path("agents")

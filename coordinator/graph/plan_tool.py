@@ -99,10 +99,12 @@ def parse_plan(
 def _steps(arguments: Any) -> list[Any]:
     """The list of steps in whatever form it came."""
     value = _decoded(arguments, "the plan")
-    if isinstance(value, Mapping):
-        value = _decoded(value.get("steps", value.get("plan", [value] if "tool" in value else None)), "steps")
-    if isinstance(value, Mapping):
-        value = _steps(value) if "steps" in value else [value]
+    for _ in range(3):  # {"steps": …} inside {"steps": …} is a known slip
+        if not isinstance(value, Mapping) or "tool" in value:
+            break
+        value = _decoded(value.get("steps", value.get("plan")), "steps")
+    if isinstance(value, Mapping) and "tool" in value:
+        value = [value]
     if not isinstance(value, list):
         raise _bad(['it must look like {"steps": [{"id": "a", "tool": "…", "args": {…}}]}'])
     return value
@@ -114,7 +116,7 @@ def _decoded(value: Any, what: str) -> Any:
         return value
     try:
         return json.loads(value)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _bad([f"{what} came as text that is not valid JSON ({error})"]) from error
 
 
@@ -154,7 +156,7 @@ def _args(label: str, fields: Mapping[str, Any], problems: list[str]) -> dict[st
     if isinstance(value, str) and value.strip():
         try:
             value = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             pass  # reported below as what it is: not an object
     if value is None or value == "":
         if stray := [k for k in fields if k not in _FIELDS and k not in _TALK]:

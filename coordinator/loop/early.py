@@ -70,7 +70,11 @@ class EarlyStart:
                 self._collector.send(node)
 
     async def settle(self) -> None:
-        """Returns when everything that was offered is logged and sent. Raises what logging raised."""
+        """The stream is over: returns when what was begun is logged and sent. Raises what logging raised.
+
+        What has not begun goes with the message, all at once.
+        """
+        self._waiting.clear()
         if self._task is not None:
             await asyncio.shield(self._task)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from contextlib import aclosing
 
 import structlog
 
 from coordinator.handle import Handle
 from coordinator.loop.decide import Limits
+from coordinator.loop.early import EarlyStart
 from coordinator.loop.services import LoopServices
 from coordinator.models.images import load_images, with_images
 from coordinator.models.route import Route
@@ -17,7 +19,7 @@ from shared.entries import Assistant, Retry
 from shared.errors import ArchiveUnavailable
 from shared.failover import Answer
 from shared.llm.errors import LlmError
-from shared.llm.model import Completion, ImageBlock, Message, Request, TextDelta, ThinkingDelta
+from shared.llm.model import CallReady, Completion, ImageBlock, Message, Request, TextDelta, ThinkingDelta
 from shared.models import Choice, Payer
 from shared.sql import costs
 
@@ -27,9 +29,16 @@ log = structlog.get_logger(__name__)
 
 
 async def call_model(
-    handle: Handle, services: LoopServices, request: Request, route: Route, step: int, group: str = ""
+    handle: Handle,
+    services: LoopServices,
+    request: Request,
+    route: Route,
+    step: int,
+    group: str = "",
+    early: Callable[[int], EarlyStart] | None = None,
 ) -> Answer:
     """The step's answer, from the first model of the route that gives one. `group`: what the call is billed under.
+    `early` makes, for an attempt, what starts calls while the model still streams.
 
     Raises RunCancelled on a cancel, else as `Failover.answer` does; what the failed attempts cost is recorded then.
     """
@@ -39,7 +48,7 @@ async def call_model(
     images: dict[str, ImageBlock] = {}
     if message.attachments and any(choice.sees for choice in route.chain):
         images = await load_images(services.artifacts, message.principal, message.attachments)
-    attempts = _Attempts(handle, services, step, images)
+    attempts = _Attempts(handle, services, step, images, early)
     try:
         return await services.failover.answer(route.chain, request, payer, attempts)
     except LlmError:
@@ -82,11 +91,19 @@ async def _record(services: LoopServices, payer: Payer, tier: str, step: int, re
 class _Attempts:
     """Attempts of one step, raced against a cancel of the run."""
 
-    def __init__(self, handle: Handle, services: LoopServices, step: int, images: dict[str, ImageBlock]) -> None:
+    def __init__(
+        self,
+        handle: Handle,
+        services: LoopServices,
+        step: int,
+        images: dict[str, ImageBlock],
+        early: Callable[[int], EarlyStart] | None,
+    ) -> None:
         self._handle = handle
         self._services = services
         self._step = step
         self._images = images
+        self._early = early
         self.retries: list[Retry] = []
 
     async def attempt(self, choice: Choice, request: Request, attempt: int) -> tuple[Completion, float | None]:
@@ -97,7 +114,12 @@ class _Attempts:
         )
         if self._images and choice.sees:
             request = request.model_copy(update={"messages": with_images(request.messages, self._images)})
-        return await self._handle.race(self._stream(choice, request, attempt))
+        early = self._early(attempt) if self._early is not None else None
+        try:
+            return await self._handle.race(self._stream(choice, request, attempt, early))
+        finally:
+            if early is not None:
+                await early.settle()
 
     async def pause(self, seconds: float) -> None:
         """Waits, unless the run is cancelled."""
@@ -118,7 +140,9 @@ class _Attempts:
         text = f"{choice.name} is not asked now: {code}{when}"
         self._handle.events.write("notice", code="passed_over", text=text, model=choice.name)
 
-    async def _stream(self, choice: Choice, request: Request, attempt: int) -> tuple[Completion, float | None]:
+    async def _stream(
+        self, choice: Choice, request: Request, attempt: int, early: EarlyStart | None
+    ) -> tuple[Completion, float | None]:
         began, first_s = time.monotonic(), None
         done: Completion | None = None
         events = self._handle.events
@@ -130,6 +154,8 @@ class _Attempts:
                     events.delta("text.delta", attempt, item.text)
                 elif isinstance(item, ThinkingDelta):
                     events.delta("thinking.delta", attempt, item.text)
+                elif isinstance(item, CallReady) and early is not None:
+                    early.offer(item.call)
                 elif isinstance(item, Completion):
                     done = item
         assert done is not None  # the client's promise: the last item is a Completion, or it raises

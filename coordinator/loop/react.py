@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -25,6 +25,7 @@ from coordinator.graph.plan_tool import SCHEMA as PLAN_SCHEMA
 from coordinator.graph.turn import REFERENCES_PROMPT, reserved_properties
 from coordinator.handle import Handle
 from coordinator.loop import decide as d
+from coordinator.loop.early import EarlyStart, planned_event, unadopted
 from coordinator.loop.ending import Outcome
 from coordinator.loop.guard import Call, LoopGuard
 from coordinator.loop.model_call import Answer, assistant_entry, call_model
@@ -36,7 +37,7 @@ from coordinator.models.picker import ModelPicker, bill_group, groups_of
 from coordinator.models.route import Route
 from coordinator.routing.router import Decision
 from shared.contract import ToolSpec
-from shared.entries import Assistant, Context, Node, Nudge, Offered
+from shared.entries import Assistant, Context, Nudge, Offered
 from shared.llm.check import repair
 from shared.llm.model import Message, Request, ToolCall, ToolDefinition
 from shared.playbook import Bullet, Scope
@@ -201,9 +202,7 @@ class ReactRun:
             model="",
             system=self._system,
             messages=messages,
-            tools=tuple(
-                ToolDefinition(name=t.name, description=t.description, parameters=t.parameters) for t in offered
-            ),
+            tools=self._definitions(offered),
             # A last answer keeps the definitions, so that the cached prefix of the prompt still counts.
             tool_choice="none" if forced else "auto",
             max_tokens=self._agent.max_tokens,
@@ -215,8 +214,21 @@ class ReactRun:
             self._handle.events.write("notice", code="repaired", text=notice)
         step = self._handle.run.steps + 1
         route = self._route(self._handle.run.offered)
-        answer = await call_model(self._handle, self._services, request, route, step, self._bill())
+        early = None if forced or not self._services.settings.coordinator.early_start else self._early(step)
+        answer = await call_model(self._handle, self._services, request, route, step, self._bill(), early)
         await self._log_answer(answer, step, forced)
+
+    def _early(self, step: int) -> Callable[[int], EarlyStart]:
+        """What starts calls of an attempt of this step while its model still streams."""
+        services = self._services
+
+        def start(attempt: int) -> EarlyStart:
+            width = services.settings.coordinator.width
+            find = services.directory.tool
+            guard = self._loop_guard()
+            return EarlyStart(self._handle, self._collector, guard, find, step=step, attempt=attempt, width=width)
+
+        return start
 
     async def _log_answer(self, answer: Answer, step: int, forced: bool) -> None:
         completion = answer.completion
@@ -230,6 +242,7 @@ class ReactRun:
             now_ms=int(time.time() * 1000),
             most=self._services.settings.coordinator.calls_per_turn,
             references=self._agent.calls != "flat",
+            known=unadopted(self._handle, step),
         )
         self._stop_loops(plan)
         await self._handle.commit(self._change(answer, plan, step, forced))
@@ -239,8 +252,10 @@ class ReactRun:
     def _change(self, answer: Answer, plan: Plan, step: int, forced: bool) -> Change:
         completion, choice, usage = answer.completion, answer.choice, answer.usage
         entry = assistant_entry(answer, plan.message, step, tier=self._tier, group=self._bill())
-        change = Change(entries=[entry], nodes=plan.nodes, ends=plan.refused)
-        for node in plan.nodes:
+        # Nodes that were started while the model streamed are in the log already; the message adopts them.
+        new = [n for n in plan.nodes if n.node not in self._handle.run.nodes]
+        change = Change(entries=[entry], nodes=new, ends=plan.refused)
+        for node in new:
             change.event("node.planned", **planned_event(node))
         change.event("usage", step=step, model=choice.name, cost=entry.cost, **usage.model_dump(mode="json"))
         if completion.broken and not forced:
@@ -263,7 +278,7 @@ class ReactRun:
     def _stop_loops(self, plan: Plan) -> None:
         """Answers in the tool's place for calls that go in circles."""
         calls = [Call.of(n.tool, n.args, n.effect, judged=not n.needs) for n in plan.nodes]
-        refused = {node for node, _, _ in plan.refused}
+        refused = {node for node, _, _ in plan.refused} | self._handle.run.nodes.keys()
         for node, verdict in zip(plan.nodes, self._loop_guard().check(calls), strict=True):
             if verdict.action != "run" and node.node not in refused:
                 plan.refused.append((node.node, node.tool, verdict.result))
@@ -299,16 +314,3 @@ class ReactRun:
 def without_calls(message: Message) -> Message:
     """The message with its tool calls taken out: a last answer may not call."""
     return message.model_copy(update={"blocks": tuple(b for b in message.blocks if not isinstance(b, ToolCall))})
-
-
-def planned_event(node: Node) -> dict[str, Any]:
-    """The data of a node.planned event."""
-    return {
-        "node": node.node,
-        "step": node.step,
-        "position": node.position,
-        "tool": node.tool,
-        "args": node.args,
-        "effect": node.effect,
-        "needs": node.needs,
-    }

@@ -15,10 +15,10 @@ from pydantic import JsonValue
 from coordinator.dispatch.collector import Collector
 from coordinator.graph.dataflow import Dataflow
 from coordinator.handle import Handle
+from coordinator.loop.early import planned_event
 from coordinator.loop.ending import Outcome
 from coordinator.loop.model_call import assistant_entry, call_model
 from coordinator.loop.planning import QUEUE_WAIT_MS
-from coordinator.loop.react import planned_event
 from coordinator.loop.record import record
 from coordinator.loop.services import LoopServices
 from coordinator.models.route import Route

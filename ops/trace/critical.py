@@ -59,23 +59,23 @@ def critical_path(steps: Sequence[Step], nodes: Sequence[NodeBar], end_ms: int) 
         replay.add(step.id, _length(step, end_ms), replay.known(gate))
         turn = turns.get(step.number, [])
         _add_nodes(replay, turn, step, end_ms)
-        gate = [step.id, *(n.id for n in turn)]
+        gate = [step.id, *(n.id for n in turn if n.adopted)]
     return replay.path()
 
 
 def _add_nodes(replay: _Replay, nodes: Iterable[NodeBar], step: Step | None, end_ms: int) -> None:
     for node in nodes:
-        waits_for = replay.known(node.needs)
+        waits_for = replay.known((*node.needs, *node.holds))
         if step is not None:
             length = _length(step, end_ms)
             # A call that was complete early lets its node go before the stream has ended.
             lead = min(max(node.planned_ms - step.started_ms, 0), length)
             waits_for.append((step.id, replay.ends[step.id] - length + lead))
-        replay.add(node.id, node.run_ms(end_ms), waits_for)
+        replay.add(node.id, 0 if node.holds else node.run_ms(end_ms), waits_for)
 
 
 def _begin(node: NodeBar, end_ms: int) -> int:
-    if node.started_ms is not None:
+    if node.started_ms is not None and not node.holds:
         return node.started_ms
     return end_ms if node.ended_ms is None else node.ended_ms
 

@@ -128,13 +128,11 @@ def _step_row(step: Step, timeline: Timeline) -> str:
 def _nodes(timeline: Timeline) -> str:
     heads = [("node", False), ("state", False), ("tool", False), ("arguments", False), ("worker", False)]
     heads += [("planned at", True), ("waited", True), ("ran", True), ("result", False)]
-    names = {n.id: _short(n) for n in timeline.nodes}
+    names: dict[str, str] = {}
+    for node in timeline.nodes:  # a plan comes before its steps
+        names[node.id] = f"{names.get(node.owner, node.step)}.{node.position + 1}"
     rows = [_node_row(node, names, timeline) for node in timeline.nodes]
     return element("h2", "Nodes") + _table(heads, rows)
-
-
-def _short(node: NodeBar) -> str:
-    return f"{node.step}.{node.position + 1}"
 
 
 def _node_row(node: NodeBar, names: dict[str, str], timeline: Timeline) -> str:
@@ -142,7 +140,7 @@ def _node_row(node: NodeBar, names: dict[str, str], timeline: Timeline) -> str:
     arguments = compact(node.args) if node.args else ""
     return _row(
         node.id in timeline.critical,
-        _cell(f"{_short(node)} needs {needs}" if needs else _short(node)),
+        _cell(f"{names[node.id]} needs {needs}" if needs else names[node.id]),
         _state(node.state.value, state_word(node.state)),
         _cell(node.tool),
         element("td", _folded(arguments, _ARGS)),

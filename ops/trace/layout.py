@@ -162,7 +162,9 @@ def _node_section(
 
 def _node_bar(node: NodeBar, timeline: Timeline, axis: _Axis, row: _Row) -> Bar:
     end = timeline.end_ms if node.ended_ms is None else node.ended_ms
-    if node.started_ms is not None:
+    if node.holds:
+        segments = _segments([(node.ready_ms, end, "think")], axis)
+    elif node.started_ms is not None:
         segments = _segments([(node.ready_ms, node.started_ms, "wait"), (node.started_ms, end, "run")], axis)
     elif node.state is NodeState.PLANNED:
         segments = _segments([(node.ready_ms, end, "wait")], axis)

@@ -12,6 +12,10 @@ from pydantic import Field
 from shared.contract import Effect, NodeState, Value
 
 
+HEAD = 500
+"""Characters kept of results and of what the model said and thought."""
+
+
 class Attempt(Value):
     """One stream of a step. `first_ms` is its first token, `text_ms` its first visible one, None if none was seen.
 
@@ -63,12 +67,18 @@ class NodeBar(Value):
 
     `ready_ms` is when everything it needs had ended: from there to `started_ms` it waited for a worker, from
     `started_ms` to `ended_ms` it ran. `started_ms` is None if it never ran, `ended_ms` if it has not ended.
-    `text` is the head of its result, `claims` how many workers took it.
+    `text` is the head of its result, `claims` how many workers took it. `holds` are the steps of a plan, each of
+    which names it as `owner`; such a node runs nothing itself. `adopted` is False for a node that was started for
+    a stream which failed. `elided`: the model did not get its output, which only fed others.
     """
 
     id: str
     step: int
     position: int
+    owner: str = ""
+    holds: tuple[str, ...] = ()
+    adopted: bool = True
+    elided: bool = False
     tool: str
     args: dict[str, Any] = Field(default_factory=dict)
     effect: Effect = Effect.READ
@@ -105,7 +115,7 @@ class Mark(Value):
 class Figures(Value):
     """The figures in the head of a trace. Milliseconds, whole tokens, US dollars as a decimal string.
 
-    `run_ms` adds up what all nodes ran; `busy_ms` is the time in which at least one node was planned and had not
+    `run_ms` adds up what all nodes ran (a plan's steps, not the plan); `busy_ms` is the time in which at least one node was planned and had not
     ended; `speed_up` is the first over the second. `critical_ms` is what the run would take with workers without
     end and no overhead.
     """

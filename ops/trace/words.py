@@ -144,6 +144,12 @@ def node_tip(node: NodeBar, timeline: Timeline) -> str:
     lines.append(", ".join(times))
     if node.worker:
         lines.append(f"worker {node.worker}" + (f" (claim {node.claims})" if node.claims > 1 else ""))
+    if node.holds:
+        lines.append(f"a plan of {len(node.holds)} steps")
+    if not node.adopted:
+        lines.append("started early for a stream that failed; nothing in the history refers to it")
+    if node.elided:
+        lines.append("its output only fed others: the model got a line in its place")
     if node.args:
         lines.append(f"arguments {clip(compact(node.args), _TIP)}")
     if node.error:

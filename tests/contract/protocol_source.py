@@ -59,6 +59,17 @@ def _strings(node: ast.expr | None, function: ast.AST) -> tuple[str, ...]:
             return ()
 
 
+def texts(node: ast.expr) -> set[str]:
+    """The text of a literal, with `<n>` for what an f-string fills in; none for other expressions."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return {text}
+        case ast.JoinedStr(values=parts):
+            return {"".join(str(p.value) if isinstance(p, ast.Constant) else "<n>" for p in parts)}
+        case _:
+            return set()
+
+
 def _receiver(call: ast.Call) -> str:
     """The last name before the method: `events` in `self._handle.events.write(…)`."""
     target = call.func.value if isinstance(call.func, ast.Attribute) else None

@@ -39,6 +39,7 @@ VALUES: dict[str, type[BaseModel]] = {
     "Reply": messages.Reply,
     "ErrorInfo": messages.ErrorInfo,
     **entries._BY_TYPE,
+    "Retry": entries.Retry,
     "NodeResult": contract.NodeResult,
     "NodeError": contract.NodeError,
     "Usage": model.Usage,
@@ -230,7 +231,7 @@ def nudge_reasons() -> set[str]:
         for call in (n for n in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(n, ast.Call)):
             given = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "reason")]
             if ast.unparse(call.func).split(".")[-1] in ("Tell", "Nudge"):
-                found |= {a.value for a in given if isinstance(a, ast.Constant) and isinstance(a.value, str)}
+                found.update(*(source.texts(a) for a in given))
     return found
 
 

@@ -169,3 +169,48 @@ def test_plan_tool_runs_a_whole_graph(make_system: Callable[..., System], model:
     assert '"tag":"first-b"' in ran
     assert "## c (probe_fail): failed" in ran
     assert "## d (probe_read): skipped" in ran
+
+
+def test_a_whole_call_starts_while_the_model_still_streams(client: Client, model: ModelServer) -> None:
+    rows = [call("probe_read", tag=f"early{n}", seconds=0.05) for n in range(4)]
+    rows.append(call("probe_write", tag="late"))
+    model.script(
+        [
+            {"when": {"step": 0}, "then": {"calls": rows, "stream_ms": 1500}},
+            {"then": {"text": "{{results}}"}},
+        ]
+    )
+    reply = client.ask("go", session="early", timeout=20)
+    assert all(f'"tag":"early{n}"' in reply.answer for n in range(4))
+    events = list(client.stream("early", run=reply.run, timeout=5))
+    kinds = [(e.type, e.data.get("tool"), bool(e.data.get("early"))) for e in events]
+    usage = kinds.index(next(k for k in kinds if k[0] == "usage"))
+    assert ("node.finished", "probe_read", False) in kinds[:usage]
+    assert ("node.started", "probe_write", False) not in kinds[:usage]
+    ends = [e for e in events if e.type == "node.finished"]
+    assert len(ends) == 5
+    log = [e.value for e in client.history("early") if isinstance(e.value, Node)]
+    assert len({n.node for n in log}) == len(log) == 5
+
+
+def test_a_stream_that_fails_leaves_nothing_and_its_results_are_taken_over(
+    client: Client, model: ModelServer, system: System
+) -> None:
+    rows = [call("probe_read", tag=f"once{n}") for n in range(3)]
+    model.script(
+        [
+            {
+                "when": {"step": 0},
+                "times": 1,
+                "then": {"calls": rows, "stream_ms": 1000, "error": {"status": 500, "after": 140}},
+            },
+            {"when": {"step": 0}, "then": {"calls": rows, "stream_ms": 50}},
+            {"then": {"text": "{{results}}"}},
+        ]
+    )
+    reply = client.ask("go", session="early-fail", timeout=30)
+    assert all(f'"tag":"once{n}"' in reply.answer for n in range(3))
+    ran = (system.workspace / "probe.log").read_text().splitlines()
+    assert [ran.count(f"read once{n}") for n in range(3)] == [1, 1, 1]
+    roles = [m["role"] for m in of_agents(model)[-1].body["messages"]]
+    assert roles == ["system", "user", "assistant", "tool", "tool", "tool"]

@@ -15,18 +15,18 @@ if d.reserved then
   day, tokens, nano = c[1], tonumber(c[2]), tonumber(c[3])
 end
 
-local function settle(key, unit, change)
+local function charge(key, unit, change)
   if change ~= 0 then
     local sum = tonumber(redis.call('HGET', key, unit) or '0') + change
     redis.call('HSET', key, unit, string.format('%.0f', math.max(0, sum)))
     redis.call('EXPIRE', key, 172800)
   end
 end
-settle(P .. 'gate:spend:' .. day, 'tokens', d.tokens - tokens)
-settle(P .. 'gate:spend:' .. day, 'nano', d.nano - nano)
+charge(P .. 'gate:spend:' .. day, 'tokens', d.tokens - tokens)
+charge(P .. 'gate:spend:' .. day, 'nano', d.nano - nano)
 if d.principal ~= '' then
-  settle(P .. 'gate:spend:' .. day .. ':' .. d.principal, 'tokens', d.tokens - tokens)
-  settle(P .. 'gate:spend:' .. day .. ':' .. d.principal, 'nano', d.nano - nano)
+  charge(P .. 'gate:spend:' .. day .. ':' .. d.principal, 'tokens', d.tokens - tokens)
+  charge(P .. 'gate:spend:' .. day .. ':' .. d.principal, 'nano', d.nano - nano)
 end
 
 local bkey = P .. 'gate:breaker:' .. d.model

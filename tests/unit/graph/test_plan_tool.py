@@ -100,6 +100,8 @@ def test_args_may_be_missing_where_a_tool_needs_none() -> None:
         ({}, "must look like"),
         ({"steps": []}, "has no steps"),
         ("[{", "not valid JSON"),
+        ("[" * 100_000, "not valid JSON"),
+        ([{"id": "a", "tool": "search", "args": "[" * 100_000}], '"args" must be an object'),
         ({"steps": "soon"}, "not valid JSON"),
         ({"steps": 5}, "must look like"),
         (None, "must look like"),

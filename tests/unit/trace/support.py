@@ -84,7 +84,7 @@ class Story:
         skew: int = 0,
     ) -> None:
         """`start` also writes the worker's claim; `skew` shifts the clock of its host."""
-        times: dict[str, int] = {}
+        times: dict[str, Any] = {}
         if start is not None:
             self.claim(start, node, worker)
             times = {"started_ms": T0 + start + skew, "ended_ms": T0 + at + skew}
@@ -202,12 +202,12 @@ def _run(story: Story, calls: Sequence[Node], width: int, rng: random.Random, at
             told.append((ready, call, None, NodeState.SKIPPED))
             continue
         slot = min(range(width), key=lambda s: slots[s])
-        start = max(ready, slots[slot]) + rng.randrange(1, 5)
-        ends[call.node] = slots[slot] = start + int(rng.lognormvariate(5.4, 0.6))
+        begin = max(ready, slots[slot]) + rng.randrange(1, 5)
+        ends[call.node] = slots[slot] = begin + int(rng.lognormvariate(5.4, 0.6))
         state = rng.choices([NodeState.DONE, NodeState.FAILED, NodeState.TIMED_OUT], [95, 3, 2])[0]
         if state is not NodeState.DONE:
             bad.add(call.node)
-        told.append((ends[call.node], call, start, state))
+        told.append((ends[call.node], call, begin, state))
     for end, call, start, state in sorted(told, key=lambda t: t[0]):
         worker = "" if start is None else f"worker-{call.position % 4 + 1}-host-{call.position % 4}"
         story.end(end, call.node, state, start=start, worker=worker)
