@@ -258,7 +258,9 @@ class Failover:
     ) -> Awaitable[None]:
         """Tells the gate, in the background: no answer waits for it."""
         if self._gate is None:
-            return asyncio.sleep(0)
+            nothing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            nothing.set_result(None)
+            return nothing
         leave = self._gate.leave(ticket, outcome, why=why, wait_s=wait_s, tokens=usage.total, dollars=cost)
         task = asyncio.create_task(leave)
         self._leaving.add(task)

@@ -203,7 +203,7 @@ class ReactRun:
             system=self._system,
             messages=messages,
             tools=self._definitions(offered),
-            # A last answer keeps the definitions, so that the cached prefix of the prompt still counts.
+            # The dialect decides whether a last answer keeps the definitions for the sake of the cached prefix.
             tool_choice="none" if forced else "auto",
             max_tokens=self._agent.max_tokens,
             temperature=self._agent.temperature,

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ops.cli import demo, lists, system, talk, trace
+from ops.cli import costs, demo, lists, system, talk, trace
 
 app = typer.Typer(
     name="capataz",
@@ -27,6 +27,7 @@ app.command()(talk.cancel)
 app.command()(lists.tools)
 app.command()(lists.runs)
 app.command()(trace.trace)
+app.command()(costs.costs)
 app.command()(system.doctor)
 app.command()(demo.demo)
 app.add_typer(lists.workflow, name="workflow")

@@ -48,7 +48,8 @@ def critical_path(steps: Sequence[Step], nodes: Sequence[NodeBar], end_ms: int) 
     """
     replay = _Replay()
     # A need ends before its dependent begins, so the order of real beginnings is a topological one.
-    ordered = sorted(nodes, key=lambda n: (_begin(n, end_ms), n.ended_ms or end_ms, n.position))
+    waited_for = [n for n in nodes if n.adopted]
+    ordered = sorted(waited_for, key=lambda n: (_begin(n, end_ms), n.ended_ms or end_ms, n.position))
     turns: dict[int, list[NodeBar]] = {}
     for node in ordered:
         turns.setdefault(node.step, []).append(node)
@@ -59,13 +60,15 @@ def critical_path(steps: Sequence[Step], nodes: Sequence[NodeBar], end_ms: int) 
         replay.add(step.id, _length(step, end_ms), replay.known(gate))
         turn = turns.get(step.number, [])
         _add_nodes(replay, turn, step, end_ms)
-        gate = [step.id, *(n.id for n in turn if n.adopted)]
+        gate = [step.id, *(n.id for n in turn)]
     return replay.path()
 
 
 def _add_nodes(replay: _Replay, nodes: Iterable[NodeBar], step: Step | None, end_ms: int) -> None:
+    nodes = tuple(nodes)
+    needs = {node.id: node.needs for node in nodes}
     for node in nodes:
-        waits_for = replay.known((*node.needs, *node.holds))
+        waits_for = replay.known((*(node.needs or needs.get(node.owner, ())), *node.holds))
         if step is not None:
             length = _length(step, end_ms)
             # A call that was complete early lets its node go before the stream has ended.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal
 
 from ops.trace.picture import Bar, Label
 from ops.trace.words import cells, clip
@@ -22,8 +23,7 @@ def wanted(text: str, font: float) -> float:
 def reach(bar: Bar, text: str, right: float) -> tuple[float, float]:
     """The extent of a bar together with its whole label, which goes to the left where the right has no room."""
     need = wanted(text, bar.font)
-    run = bar.segments[-1]
-    if run.x1 - run.x0 >= need:
+    if bar.widest.x1 - bar.widest.x0 >= need:
         return bar.x0, bar.x1
     return (bar.x0, bar.x1 + need) if bar.x1 + need <= right else (bar.x0 - need, bar.x1)
 
@@ -40,26 +40,27 @@ def place(bars: Sequence[tuple[Bar, str]], left: float, right: float, enough: fl
         label = _label(bar, text, reached, limit, enough)
         placed.append(replace(bar, label=label))
         reached = bar.x1
-        if label is not None and not label.inside and label.x >= bar.x1:
+        if label is not None and label.x >= bar.x1:
             reached = label.x + wanted(label.text, bar.font)
     return placed
 
 
 def _label(bar: Bar, text: str, reached: float, limit: float, enough: float) -> Label | None:
-    need, run = wanted(text, bar.font), bar.segments[-1]
-    inside, beside = run.x1 - run.x0, limit - bar.x1
+    need, ground = wanted(text, bar.font), bar.widest
+    on: Literal["solid", "light"] = "light" if ground.tone == "wait" else "solid"
+    inside, beside = ground.x1 - ground.x0, limit - bar.x1
     if inside >= need or _columns(inside, bar.font) >= cells(text) * enough:
-        return Label(run.x0 + PAD, clip(text, _columns(inside, bar.font)), True, True)
+        return Label(ground.x0 + PAD, clip(text, _columns(inside, bar.font)), on)
     if beside >= need:
-        return Label(bar.x1 + PAD, text, False, True)
+        return Label(bar.x1 + PAD, text, "band")
     if bar.x0 - reached >= need:
-        return Label(bar.x0 - need + PAD, text, False, True)
-    x, room, within = (run.x0, inside, True) if inside >= beside else (bar.x1, beside, False)
-    most = _columns(room, bar.font)
-    if most >= _FEWEST:
-        return Label(x + PAD, clip(text, most), within, True)
+        return Label(bar.x0 - need + PAD, text, "band")
+    room = max(inside, beside)
+    if (most := _columns(room, bar.font)) >= _FEWEST:
+        text = clip(text, most)
+        return Label(ground.x0 + PAD, text, on) if inside >= beside else Label(bar.x1 + PAD, text, "band")
     if inside >= ICON:
-        return Label(run.x0 + (min(inside, ICON + PAD) - ICON) / 2 + 1, "", True, True)
+        return Label(ground.x0 + (min(inside, ICON + PAD) - ICON) / 2 + 1, "", on)
     return None
 
 

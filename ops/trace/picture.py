@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -16,12 +17,11 @@ class Segment:
 
 @dataclass(frozen=True)
 class Label:
-    """Text beside or inside a bar, at its left end; `icon` draws the state's mark before it."""
+    """A state's mark and a text, `x` being their left end; `on` is the ground that they stand on."""
 
     x: float
     text: str
-    inside: bool
-    icon: bool
+    on: Literal["solid", "light", "band"]
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,11 @@ class Bar:
     def x1(self) -> float:
         """Its right end."""
         return self.segments[-1].x1
+
+    @property
+    def widest(self) -> Segment:
+        """The piece with the most room for a label."""
+        return max(self.segments, key=lambda s: s.x1 - s.x0)
 
     @property
     def middle(self) -> float:

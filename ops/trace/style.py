@@ -69,8 +69,8 @@ def svg_css() -> str:
     states = "".join(f".trace .{name}{{--c:{colour}}}" for name, colour in COLOURS.items())
     return (
         f".trace{{font-family:{MONO};background:var(--bg)}}"
-        ".trace text{fill:var(--ink)}.trace .dim{fill:var(--dim)}.trace .inside{fill:#fff}"
-        ".trace .beside{stroke:var(--band);stroke-width:3;stroke-linejoin:round;paint-order:stroke}"
+        ".trace text{fill:var(--ink)}.trace .dim{fill:var(--dim)}.trace .on-solid{fill:#fff}"
+        ".trace .on-band{stroke:var(--band);stroke-width:3;stroke-linejoin:round;paint-order:stroke}"
         ".trace .label{pointer-events:none}"
         ".trace .back{fill:var(--bg)}.trace .band{fill:var(--band)}"
         ".trace .grid{stroke:var(--line);stroke-width:1}"

@@ -145,12 +145,10 @@ def _css_of(bar: Bar) -> str:
 
 def _label(bar: Bar, label: Label) -> str:
     """Mark and text of a bar, above all lines; the pointer reaches the bar through them."""
-    parts = []
-    if label.icon:
-        parts.append(_mark(bar.state, label.x, bar.middle, 9 if bar.height > 12 else 7, white=label.inside))
+    size = 9 if bar.height > 12 else 7
+    parts = [_mark(bar.state, label.x, bar.middle, size, white=label.on == "solid")]
     if label.text:
-        css = "inside" if label.inside else "beside"
-        parts.append(_text(label.x + ICON, bar.middle + bar.font * 0.36, label.text, bar.font, css))
+        parts.append(_text(label.x + ICON, bar.middle + bar.font * 0.36, label.text, bar.font, f"on-{label.on}"))
     return element("g", *parts, class_=f"label {bar.state}")
 
 

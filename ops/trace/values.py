@@ -11,7 +11,6 @@ from pydantic import Field
 
 from shared.contract import Effect, NodeState, Value
 
-
 HEAD = 500
 """Characters kept of results and of what the model said and thought."""
 
@@ -115,9 +114,9 @@ class Mark(Value):
 class Figures(Value):
     """The figures in the head of a trace. Milliseconds, whole tokens, US dollars as a decimal string.
 
-    `run_ms` adds up what all nodes ran (a plan's steps, not the plan); `busy_ms` is the time in which at least one node was planned and had not
-    ended; `speed_up` is the first over the second. `critical_ms` is what the run would take with workers without
-    end and no overhead.
+    `run_ms` adds up what all nodes ran (a plan's steps, not the plan); `busy_ms` is the time in which at least one
+    node was planned and had not ended; `speed_up` is the first over the second. `critical_ms` is what the run
+    would take with workers without end and no overhead.
     """
 
     seconds: float

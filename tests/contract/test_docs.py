@@ -15,6 +15,7 @@ import threading
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,7 @@ def test_make_targets_exist(document: str) -> None:
     assert named <= set(targets[1].split())
 
 
+@cache
 def commands() -> dict[str, set[str]]:
     """The commands of the command line, with their options."""
     found: dict[str, set[str]] = {}

@@ -52,15 +52,14 @@ class Story:
             self.event(first, "text.delta", attempt=1, text=text)
         self.answer(number, end, text=text, calls=calls)
 
-    def answer(self, number: int, end: int, attempt: int = 1, text: str = "", calls: Sequence[Node] = ()) -> None:
+    def answer(
+        self, number: int, end: int, attempt: int = 1, text: str = "", calls: Sequence[Node] = (), **fields: Any
+    ) -> None:
         blocks = [TextBlock(text=text)] if text else []
         asked = [ToolCall(id=n.node, name=n.tool, arguments=n.args) for n in calls]
         message = Message(role="assistant", blocks=(*blocks, *asked))
-        usage = Usage(input=1000, output=50)
-        entry = Assistant(
-            step=number, attempt=attempt, message=message, finish=Finish.STOP, usage=usage, provider="p", model="m"
-        )
-        self.log(end, entry)
+        values = {"finish": Finish.STOP, "usage": Usage(input=1000, output=50), "provider": "p", "model": "m", **fields}
+        self.log(end, Assistant(step=number, attempt=attempt, message=message, **values))
         for node in calls:
             self.plan(end, node)
         self.event(end, "usage", step=number)

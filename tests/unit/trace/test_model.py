@@ -5,8 +5,9 @@ import pytest
 from ops.trace.model import covered, timeline
 from ops.trace.values import NodeBar, Timeline
 from shared.contract import NodeState
-from shared.entries import Nudge, Stored
+from shared.entries import Elided, Nudge, Retry, Stored
 from shared.errors import UserError
+from shared.llm.model import Usage
 from tests.unit.trace.support import RUN, T0, Story, crowd, failures, name, node
 
 
@@ -23,6 +24,10 @@ def story(skew: int = 0) -> Story:
 
 def bar(found: Timeline, step: int, position: int) -> NodeBar:
     return next(n for n in found.nodes if n.id == name(step, position))
+
+
+def bar_of(found: Timeline, node_id: str) -> NodeBar:
+    return next(n for n in found.nodes if n.id == node_id)
 
 
 def test_a_run_with_its_events() -> None:
@@ -96,6 +101,86 @@ def test_a_run_that_goes_on_reaches_to_now() -> None:
     assert [n.state for n in found.nodes] == [NodeState.RUNNING, NodeState.DONE, NodeState.PLANNED]
     assert bar(found, 1, 0).run_ms(found.end_ms) == 780
     assert bar(found, 1, 2).wait_ms(found.end_ms) == 800
+
+
+def test_without_events_the_logged_lengths_of_attempts_count() -> None:
+    told = Story()
+    retry = Retry(provider="q", model="z", attempt=1, code="overloaded", usage=Usage(input=7), cost="0.5", took_ms=200)
+    told.answer(1, 1000, attempt=2, first_ms=100, took_ms=400, cost="1", retries=(retry,))
+    told.finish(1001)
+    (step,) = told.timeline(events=False).steps
+    assert [(a.model, a.started_ms - T0, (a.ended_ms or 0) - T0, a.failed) for a in step.attempts] == [
+        ("q/z", 0, 200, "overloaded"),
+        ("p/m", 600, 1000, ""),
+    ]
+    assert step.attempts[1].first_ms == T0 + 700
+    assert (step.tokens_in, step.tokens_out, step.cost) == (1007, 50, "1.5")
+
+
+def test_a_stream_of_calls_alone_has_its_first_token_from_the_log() -> None:
+    told = Story()
+    told.event(50, "step.started", step=1, attempt=1, model="p/m")
+    told.answer(1, 400, calls=[node(1, 0)], first_ms=120, took_ms=348)
+    assert told.timeline().steps[0].attempts[0].first_ms == T0 + 170
+
+
+def test_a_node_that_is_logged_again_when_it_is_ready_was_planned_before() -> None:
+    told = Story()
+    second = node(1, 1, needs=[0], text="$1")
+    told.step(1, 10, 50, 100, calls=[node(1, 0), second])
+    told.end(300, name(1, 0), start=110, worker="w")
+    told.plan(305, second.model_copy(update={"args_hash": "now"}))
+    told.end(400, name(1, 1), start=310, worker="w")
+    found = told.timeline(now=500)
+    assert (bar(found, 1, 1).planned_ms, bar(found, 1, 1).ready_ms) == (T0 + 100, T0 + 300)
+    assert found.figures.nodes == 2
+
+
+def test_early_nodes_that_nobody_adopted_are_told_and_hold_nobody_up() -> None:
+    told = Story()
+    told.event(10, "step.started", step=1, attempt=1, model="p/m")
+    kept, lost = (node(1, i).model_copy(update={"node": f"{RUN}.1.1.{i}e"}) for i in (0, 1))
+    told.plan(40, kept)
+    told.plan(60, lost)
+    told.answer(1, 200, attempt=2, calls=[kept])
+    told.end(240, kept.node, start=45, worker="w")
+    told.end(900, lost.node, start=65, worker="w")
+    told.step(2, 245, 260, 300, "Done.")
+    told.finish(901)
+    found = told.timeline()
+    assert [(n.id, n.adopted, n.planned_ms - T0) for n in found.nodes] == [
+        (kept.node, True, 40),
+        (lost.node, False, 60),
+    ]
+    assert found.critical == ("step:1", kept.node, "step:2"), "nothing waited for the other one"
+    assert bar_of(found, kept.node).started_ms == T0 + 45, "it ran while the model still streamed"
+
+
+def test_a_plan_holds_its_steps_and_counts_once() -> None:
+    told = Story()
+    plan = node(1, 0, "plan")
+    told.step(1, 10, None, 100, calls=[plan])
+    ids = [f"{plan.node}.{i}" for i in (1, 2)]
+    first, second = (
+        node(1, i, "look_up", q=i).model_copy(update={"node": ids[i], "needs": tuple(ids[:i]), "call": False})
+        for i in (0, 1)
+    )
+    told.plan(105, first)
+    told.end(300, ids[0], start=110, worker="w")
+    told.plan(305, second)
+    told.end(500, ids[1], start=310, worker="w")
+    told.log(505, Elided(lines={ids[0]: "elided"}))
+    told.end(510, plan.node, text="both")
+    told.step(2, 515, 520, 600, "Done.")
+    told.finish(605)
+    found = told.timeline()
+    assert [n.id for n in found.nodes] == [plan.node, *ids]
+    assert found.nodes[0].holds == tuple(ids)
+    assert [n.owner for n in found.nodes[1:]] == [plan.node] * 2
+    assert [n.elided for n in found.nodes] == [False, True, False]
+    assert found.figures.run_ms == 190 + 190
+    assert found.critical == ("step:1", *ids, "step:2")
+    assert found.figures.critical_ms == 90 + 190 + 190 + 85
 
 
 def test_a_step_whose_run_ended_first() -> None:

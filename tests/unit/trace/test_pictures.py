@@ -5,7 +5,6 @@ import re
 from html.parser import HTMLParser
 from io import StringIO
 from itertools import pairwise
-from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -31,8 +30,8 @@ HOSTILE = "</title></script><script>alert(1)</script>\x00\x1b[2J\u202e]]>&amp;\"
 def hostile(text: str) -> Timeline:
     """A run in which every text that somebody else writes is `text`."""
     told = Story(text)
-    odd: dict[str, Any] = {text[:20] or "k": [text]}
-    told.step(1, 10, 50, 100, text, [node(1, 0, text, key=text), node(1, 1, text, **odd)])
+    odd = node(1, 1, text).model_copy(update={"args": {text[:20]: [text]}})
+    told.step(1, 10, 50, 100, text, [node(1, 0, text, key=text), odd])
     told.end(150, name(1, 0), NodeState.FAILED, start=110, worker=text, text=text)
     told.end(160, name(1, 1), start=110, worker=text, text=text)
     told.log(170, Nudge(reason="loop", text=text))

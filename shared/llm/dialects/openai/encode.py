@@ -39,7 +39,9 @@ def encode(provider: Provider, request: Request) -> Encoded:
         body["stream"] = True
         if switches.stream_usage:
             body["stream_options"] = {"include_usage": True}
-    if tools:
+    if tools and request.tool_choice != "none":
+        # A last answer goes without the definitions: small models call in prose what they still see, and servers
+        # of this dialect do not all know "none".
         body["tools"] = tools
         body["tool_choice"] = switches.required_word if request.tool_choice == "required" else request.tool_choice
         if switches.parallel_tool_calls is not None:
