@@ -100,7 +100,7 @@ class Coordinator:
     async def _build(self) -> None:
         settings = self.settings
         session_state = SessionState(self._pipeline, settings.limits)
-        epoch = await self._state.epoch()
+        epoch = self._epoch = await self._state.epoch()
         await self._close_lost(epoch)
         self._directory = Directory(session_state, key_id(self._key))
         await self._directory.refresh()
@@ -137,6 +137,12 @@ class Coordinator:
         self._hints = Hints(self._blocking, self.id)
         self._archiver = Archiver(self._state, self._database, epoch)
 
+    async def _check_epoch(self) -> None:
+        """A Redis that came back without its data is another state: this process starts anew with it."""
+        if await self._state.epoch() != self._epoch:
+            log.error("the state was lost while this coordinator ran; it stops, to be started anew")
+            self.request_stop()
+
     async def _close_lost(self, epoch: str) -> None:
         """Runs of another epoch that never ended died with the state that held them."""
         now_ms = int(time.time() * 1000)
@@ -155,6 +161,7 @@ class Coordinator:
                     self._connected_since = time.monotonic()
                     self._runs.hint_all()
                     log.info("the state Redis answers again")
+                    await self._check_epoch()
             except StateUnavailable as error:
                 if self._state_ok:
                     self._state_ok = False

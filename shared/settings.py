@@ -91,6 +91,8 @@ class WorkerSettings(Section):
     threads: int = Field(default=16, ge=1)
     slots: int = Field(default=64, ge=1)
     blocking_threads: int = Field(default=16, ge=1)
+    drain_s: float = Field(default=20.0, ge=0)
+    """How long a stopping worker lets `write` calls finish."""
     lease_ttl_s: float = Field(default=5.0, gt=0)
     task_events: bool = True
     tool_modules: tuple[str, ...] = ()
@@ -168,9 +170,9 @@ class ModelSettings(Section):
 
 
 class RoutingSettings(Section):
-    """Tool routing. `encoder`: `packaged`, `off`, or `provider/model` of an embeddings endpoint."""
+    """Tool routing. `encoder`: `packaged`, or `off` for words alone."""
 
-    encoder: str = "packaged"
+    encoder: Literal["packaged", "off"] = "packaged"
     max_tools: int = Field(default=24, ge=1)
 
 
@@ -263,7 +265,10 @@ class Settings(BaseSettings):
     @property
     def sql_url(self) -> str:
         """The SQLAlchemy URL in force."""
-        return self.sql.url or f"sqlite:///{(self.data.dir / 'capataz.db').absolute()}"
+        from sqlalchemy.engine import URL  # heavy, and few processes need it
+
+        file = str((self.data.dir / "capataz.db").absolute())
+        return self.sql.url or URL.create("sqlite", database=file).render_as_string()
 
 
 # Read by other code under the CAPATAZ_ prefix; they are not fields of the tree.

@@ -46,7 +46,6 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 WATCH_S = 1.0
-DRAIN_S = 20.0
 
 
 @dataclass
@@ -91,12 +90,12 @@ class Runtime:
     def drain(self) -> None:
         """Stops claiming and lets go of running nodes; returns when none is left or the grace is over."""
         if self._parts is not None:
-            self._call(self._parts.envelope.drain(DRAIN_S)).result(timeout=DRAIN_S + 5)
+            self._call(self._parts.envelope.drain(self._settings.worker.drain_s)).result()
 
     def stop(self) -> None:
         """Ends everything."""
         if self._parts is not None:
-            self._call(self._close(self._parts)).result(timeout=DRAIN_S + 10)
+            self._call(self._close(self._parts)).result(timeout=30)
             self._parts = None
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=5)

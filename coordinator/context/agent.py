@@ -30,8 +30,9 @@ class Agent(BaseModel):
     tier: str = "default"
     model: str = ""
     tools: tuple[str, ...] = ()
-    calls: Literal["flat", "references", "plan"] = "references"
-    """Whether calls of one turn stand alone, may refer to each other, or come as one plan."""
+    calls: Literal["auto", "flat", "references", "plan"] = "auto"
+    """Whether calls of one turn stand alone, may refer to each other, or come as one plan; `auto`: as the provider
+    of its model is known to cope with."""
     max_steps: int | None = Field(default=None, ge=1)
     max_tokens: int | None = Field(default=None, ge=1)
     temperature: float | None = Field(default=None, ge=0, le=2)

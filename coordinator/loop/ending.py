@@ -10,7 +10,7 @@ from coordinator.handle import Handle
 from coordinator.loop.services import LoopServices
 from shared.contract import NodeState
 from shared.entries import RunEnded
-from shared.errors import CapatazError, OperatorError
+from shared.errors import CapatazError
 from shared.ids import run_id
 from shared.llm.errors import LlmError
 from shared.messages import ErrorInfo, QueuedMessage, Reply
@@ -104,8 +104,3 @@ def lesson(handle: Handle, services: LoopServices, outcome: Outcome) -> QueuedMe
         workflow=LEARN_WORKFLOW,
         params={"run": handle.lease.run, "session": handle.lease.session},
     )
-
-
-def explain(error: Exception) -> Outcome:
-    """The outcome for an error that reached the top of a run."""
-    return failed(error) if isinstance(error, OperatorError | CapatazError) else defect()

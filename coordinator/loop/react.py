@@ -59,6 +59,7 @@ class ReactRun:
         self._models = ModelPicker(
             handle, self._agent, services.tiers, services.settings.models.routes, services.gate, services.price
         )
+        self._calls = self._form_of_calls()
         self._system = ""
         self._tier = ""
         self._guard: LoopGuard | None = None
@@ -88,6 +89,13 @@ class ReactRun:
                 case d.Finished(reason, answer, state):
                     return Outcome(state, reason, answer)
 
+    def _form_of_calls(self) -> str:
+        """How the calls of a turn may depend on each other; the same for the whole session."""
+        if self._agent.calls != "auto":
+            return self._agent.calls
+        home = self._services.tiers.choice(self._models.home)
+        return "references" if home.provider.switches.graph_calls else "flat"
+
     def _age_s(self) -> float:
         return time.time() - self._handle.run.started_ms / 1000
 
@@ -104,7 +112,7 @@ class ReactRun:
         )
         values = {"model": self._models.home, "workspace": str(settings.workspace.dir), "agent": agent.name}
         body = fill(agent.body, values)
-        if agent.calls == "references":
+        if self._calls == "references":
             body = f"{body}\n\n{REFERENCES_PROMPT}"
         self._system = system_prompt(body, instructions, bullets)
         if opening is not None:
@@ -181,7 +189,7 @@ class ReactRun:
 
     def _definitions(self, offered: Sequence[ToolSpec]) -> tuple[ToolDefinition, ...]:
         """The offered tools as the model sees them, in the form that this agent's calls have."""
-        with_graph = self._agent.calls == "references"
+        with_graph = self._calls == "references"
         found = [
             ToolDefinition(
                 name=t.name,
@@ -190,7 +198,7 @@ class ReactRun:
             )
             for t in offered
         ]
-        if self._agent.calls == "plan":
+        if self._calls == "plan":
             found.append(ToolDefinition(name=PLAN, description=PLAN_DESCRIPTION, parameters=PLAN_SCHEMA))
         return tuple(found)
 
@@ -241,7 +249,7 @@ class ReactRun:
             find=self._services.directory.tool,
             now_ms=int(time.time() * 1000),
             most=self._services.settings.coordinator.calls_per_turn,
-            references=self._agent.calls != "flat",
+            references=self._calls != "flat",
             known=unadopted(self._handle, step),
         )
         self._stop_loops(plan)
@@ -287,7 +295,7 @@ class ReactRun:
         """Carries the turn's graph out."""
         run = self._handle.run
         last = run.assistants[-1]
-        turn = Turn(self._handle, self._services, self._collector, last, references=self._agent.calls != "flat")
+        turn = Turn(self._handle, self._services, self._collector, last, references=self._calls != "flat")
         await turn.run()
         self._observe(last)
         await self._open_found(last.message.calls)

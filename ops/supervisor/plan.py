@@ -119,7 +119,8 @@ def processes(
     for number, queues in enumerate(worker_queues(profile, workers), 1):
         name = f"worker-{number}"
         argv = python("workers", "--queues", ",".join(queues), "--name", name)
-        specs.append(ProcessSpec(name, "worker", argv, env, grace + 2.0))
+        # Longer than a worker lets its running `write` calls take.
+        specs.append(ProcessSpec(name, "worker", argv, env, settings.worker.drain_s + 8.0))
     plain = plain_env(env)
     if beat:
         specs.append(ProcessSpec("beat", "beat", python("workers.beat"), plain))

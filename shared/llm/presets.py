@@ -9,7 +9,7 @@ from shared.llm.switches import Preset, Switches
 
 # Chat templates of local models raise on two user messages in a row, and their small models gain nothing from
 # `reasoning_effort`, which some of the servers refuse.
-_LOCAL: Final = Switches(merge_user=True, reasoning_style="none")
+_LOCAL: Final = Switches(merge_user=True, reasoning_style="none", graph_calls=False)
 
 # Gemini 3 and later refuse a call without a signature of theirs; this is their documented way to say that there
 # is none, for calls that another model made.

@@ -49,6 +49,8 @@ class Switches(BaseModel):
     """Sent where the dialect demands a number and the request has none."""
     images: bool = True
     """False: the model cannot see; images become a note."""
+    graph_calls: bool = True
+    """Offer references between the calls of a turn; small models fill in arguments better without."""
     merge_user: bool = False
     """The provider demands that user messages do not follow each other."""
     prompt_cache: bool = True

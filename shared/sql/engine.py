@@ -38,11 +38,6 @@ _POSTGRES_ARGUMENTS: Final[dict[str, Any]] = {
 }
 
 
-def database_url(url: str, data_dir: Path) -> str:
-    """The archive's URL: `url` if it is set, else SQLite in the data folder."""
-    return url or URL.create("sqlite", database=str(data_dir / "archive.db")).render_as_string()
-
-
 class Database:
     """An SQL database, SQLite or PostgreSQL by URL, safe for use by many threads.
 

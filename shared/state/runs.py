@@ -161,12 +161,6 @@ class RunState:
         )
         return [Reviewed(n, s) for (n, _, _, _), s in zip(wanted, states, strict=True)]
 
-    async def facts_version(self, session: str) -> dict[str, str]:
-        """All fields of the session's facts hash."""
-        with mapped():
-            flat = await self._pipe.execute("HGETALL", keys.facts(session))
-        return dict(flat)
-
     async def archive_due(self, count: int = 50) -> list[str]:
         """Ended runs whose copy in SQL is due, oldest first."""
         with mapped():

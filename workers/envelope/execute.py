@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import structlog
 
+from shared.compress import cap
 from shared.contract import VERSION, Batch, Effect, NodeError, NodeOrder, NodeResult, NodeState
 from shared.errors import CapatazError, StateUnavailable
 from shared.models import PAYER, Payer
 from shared.settings import Settings
 from shared.signing import canonical_json, verify
 from shared.state.nodes import NodeLedger
-from shared.compress import cap
 from workers.context import Services, ToolContext
 from workers.declare import Registry, Tool, ToolOutput
 from workers.envelope import results

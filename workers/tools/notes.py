@@ -8,10 +8,10 @@ from typing import Annotated
 
 from pydantic import Field, JsonValue
 
+from shared.compress import snippet
 from shared.contract import Effect, GroupSpec
 from shared.errors import ModelError
 from shared.sql import notes
-from shared.compress import snippet
 from workers.context import ToolContext
 from workers.declare import ToolOutput, tool
 

@@ -73,7 +73,7 @@ async def reminder_add(
     text: Annotated[str, Field(description="What to remind the user of", min_length=1, max_length=1000)],
     at: Annotated[str, Field(description=f"When: {EXAMPLES}")],
 ) -> ToolOutput:
-    """Sets a reminder that is told to the user at the given time, in the user's time zone."""
+    """Keeps a reminder for the given time, in the user's time zone; the daily brief names what is due."""
     zone = find_zone(ctx.settings.workflows.timezone)
     now = datetime.fromtimestamp(ctx.services.now(), zone)
     try:

@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from shared.compress import compact, snippet
 from shared.contract import Effect, GroupSpec
 from shared.errors import ModelError, StateConflict
 from shared.state.session import Fact
-from shared.compress import compact, snippet
 from workers.context import ToolContext
 from workers.declare import ToolOutput, tool
 from workers.tools.files import decode

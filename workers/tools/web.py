@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, JsonValue
 
+from shared.compress import clean_text, snippet
 from shared.contract import Effect, GroupSpec
 from shared.errors import ModelError
-from shared.compress import clean_text, snippet
 from workers.context import ToolContext
 from workers.declare import ToolOutput, tool
 from workers.tools.fetch import Page, fetch

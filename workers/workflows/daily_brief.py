@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from shared.sql import notes, reminders
 from shared.compress import snippet
+from shared.sql import notes, reminders
 from workers.context import ToolContext
 from workers.declare import ToolOutput
 from workers.tools.utility import find_zone

@@ -12,7 +12,8 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
 from shared.errors import ArchiveUnavailable, ConfigError, OperatorError, StateConflict
-from shared.sql import Database, database_url
+from shared.settings import DataSettings, Settings, SqlSettings
+from shared.sql import Database
 from shared.sql.schema import MIGRATIONS
 from shared.sql.tables import REVISION
 
@@ -39,11 +40,13 @@ def test_file_and_folder_are_private(db: Database, tmp_path: Path) -> None:
 
 def test_default_url_is_a_file_in_the_data_folder_and_an_explicit_one_wins(tmp_path: Path) -> None:
     folder = tmp_path / "with space#and?marks"
-    database = Database(database_url("", folder))
+    settings = Settings.model_construct(data=DataSettings(dir=folder), sql=SqlSettings())
+    database = Database(settings.sql_url)
     database.migrate()
     database.close()
-    assert (folder / "archive.db").exists()
-    assert database_url("postgresql://host/db", folder) == "postgresql://host/db"
+    assert (folder / "capataz.db").exists()
+    explicit = settings.model_copy(update={"sql": SqlSettings(url="postgresql://host/db")})
+    assert explicit.sql_url == "postgresql://host/db"
 
 
 def test_a_function_that_raises_leaves_nothing(db: Database) -> None:
