@@ -178,6 +178,12 @@ class RedisServer:
         return self.url
 
     @property
+    def cli(self) -> str:
+        """The shell command that talks to this server with redis-cli, without the password in it."""
+        where = f"-s {self._endpoint}" if isinstance(self._endpoint, Path) else f"-p {self._endpoint}"
+        return f"REDISCLI_AUTH=$(cat {self.folder / 'password'}) redis-cli {where}"
+
+    @property
     def log_file(self) -> Path:
         """Where the server's own words go."""
         return self.folder / "redis.log"

@@ -13,6 +13,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import redis
@@ -22,6 +23,7 @@ import redis.exceptions
 from shared.catalogue import merge_catalogues
 from shared.contract import Catalogue, WorkerInfo
 from shared.entries import Event, Stored, decode
+from shared.errors import StateUnavailable
 from shared.ids import nonce, sortable_id
 from shared.messages import Control, Message, Reply, as_fields
 from shared.names import LOCAL_PRINCIPAL
@@ -77,6 +79,15 @@ class Client:
     def connect(cls, url: str, principal: str = LOCAL_PRINCIPAL) -> Client:
         """A client of the state Redis at `url` (redis://, rediss:// or unix://)."""
         return cls(connect_sync(url), url, principal)
+
+    @classmethod
+    def local(cls, data_dir: Path = Path(".capataz")) -> Client:
+        """A client of the system that `capataz up` runs on this data folder. Raises StateUnavailable if none does."""
+        try:
+            url = json.loads((data_dir / "run.json").read_text("utf-8"))["redis_url"]
+        except FileNotFoundError as error:
+            raise StateUnavailable(f"no system runs on {data_dir}", hint="start one with `capataz up`") from error
+        return cls.connect(url)
 
     def submit(self, text: str, *, session: str | None = None, **fields: Any) -> Submitted:
         """Puts a message into the inbox. `fields` are those of `messages.Message` (agent, mode, tools, budget …)."""

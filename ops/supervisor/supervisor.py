@@ -162,6 +162,8 @@ class Supervisor:
             argv = tuple(server.prepare())
             self._add(ProcessSpec(f"redis-{kind}", kind, argv, plan.plain_env(self._environ), grace_s=10.0))
             self._report.say(f"{kind:<10} redis {server.binary.version} ({server.binary.source}) in {server.folder}")
+            if kind == "state":
+                self._report.say(f"           {server.cli}")
             servers.append(server)
         return servers[0], servers[1]
 

@@ -152,9 +152,22 @@ def test_every_log_entry_type_is_documented() -> None:
 
 
 def test_entry_kinds() -> None:
-    kinds = [*get_args(messages.Message.model_fields["kind"].annotation)]
-    kinds += get_args(messages.Control.model_fields["kind"].annotation)
-    assert names("Kinds of entry", "kind") == kinds
+    expected = [(k, v.__name__) for v in (messages.Message, messages.Control) for k in _kinds(v)]
+    assert [(row["kind"], row["fields"]) for row in table("Kinds of entry")] == expected
+
+
+def _kinds(value: type[BaseModel]) -> tuple[str, ...]:
+    return get_args(value.model_fields["kind"].annotation)
+
+
+def test_what_has_no_effect_yet_is_marked() -> None:
+    does = {row["kind"]: row["what it does"] for row in table("Kinds of entry")}
+    assert ("nothing waits yet" in does["approve"]) == ("approval.requested" not in emitted())
+    assert ("nothing asks yet" in does["answer"]) == ("question.asked" not in emitted())
+    what = {row["setting"]: row["what"] for row in table("Limits")}
+    sources = "".join(p.read_text("utf-8") for p in source.python_files() if p.name != "settings.py")
+    for name in LimitSettings.model_fields:
+        assert ("not enforced" in what[f"limits.{name}"]) == (f".{name}" not in sources)
 
 
 # --- events ------------------------------------------------------------------------------------------------------
@@ -212,6 +225,7 @@ def test_data_of_an_event(kind: str) -> None:
     for value in re.findall(r"(\w+)'s fields", cell):
         fields |= set(VALUES[value].model_fields)
     assert fields == emitted().get(kind, set())
+    assert fields or cell == (RESERVED if kind not in emitted() else "none")
 
 
 def test_codes_of_notices() -> None:

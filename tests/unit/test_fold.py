@@ -10,6 +10,7 @@ from shared.contract import NodeResult, NodeState
 from shared.entries import (
     Assistant,
     Context,
+    Elided,
     FactSet,
     LogEntry,
     Node,
@@ -117,6 +118,18 @@ def test_the_first_result_of_a_node_stays_everywhere() -> None:
     fold = SessionFold.of(stored(user(), asks("a"), result("a", "first"), result("a", "second", NodeState.FAILED)))
     assert fold.run("r1").results["a"].text == "first"
     assert shown(fold)[-1] == ("tool", "first")
+
+
+def test_a_result_that_came_before_its_message_belongs_to_it() -> None:
+    """A call that is started while the model still talks may end before its message is logged."""
+    fold = SessionFold.of(stored(user(), plan("a"), result("a"), plan("b"), asks("a", "b"), result("b")))
+    assert shown(fold)[-1] == ("tool", "result of a", "result of b")
+
+
+def test_an_output_that_only_fed_others_is_not_repeated() -> None:
+    log = stored(user(), asks("a", "b"), result("a", "long"), result("b"), Elided(lines={"a": "[used by b]"}))
+    assert shown(SessionFold.of(log))[-1] == ("tool", "[used by b]", "result of b")
+    assert shown(SessionFold.of([*log, *stored(result("a", "long"))]))[-1] == ("tool", "[used by b]", "result of b")
 
 
 def test_open_nodes_are_the_planned_ones_without_a_result() -> None:
