@@ -34,10 +34,15 @@ def classify(
             known = ", ".join(sorted(agents))
             raise UserError(f"there is no agent {entry.agent!r}", code="unknown_agent", hint=f"known: {known}")
     except UserError as error:
-        return base | _rejection(error, fields)
+        return reject(entry_id, fields, error)
     if isinstance(entry, Control):
         return base | _control(entry)
     return base | _message(entry, entry_id, principal)
+
+
+def reject(entry_id: str, fields: Mapping[str, str], error: UserError) -> dict[str, Any]:
+    """The decision to refuse an entry: answered on its reply path and kept with the reason."""
+    return {"entry": entry_id, "raw": _raw(fields)} | _rejection(error, fields)
 
 
 def _message(entry: Message, entry_id: str, principal: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 import redis.asyncio
@@ -12,13 +12,13 @@ import redis.exceptions
 import structlog
 
 from coordinator.context.agent import Agents
-from coordinator.inbox import classify
+from coordinator.inbox import classify, reject
 from shared.artifacts import ArtifactStore
 from shared.client import stream_rows
-from shared.errors import StateUnavailable
+from shared.errors import StateUnavailable, UserError
 from shared.messages import Attachment, QueuedMessage
 from shared.names import LOCAL_PRINCIPAL
-from shared.settings import Settings
+from shared.settings import LimitSettings, Settings
 from shared.state import keys
 from shared.state.runs import RunState
 
@@ -63,7 +63,7 @@ class Intake:
     ) -> int:
         principal, limits = keys.principal_of(inbox), self._settings.limits
         names = self._agents.names()
-        decisions = [classify(entry_id, fields, principal, limits, names) for entry_id, fields in entries]
+        decisions = [_judged(entry_id, fields, principal, limits, names) for entry_id, fields in entries]
         for decision in decisions:
             if decision["action"] == "message" and '"data"' in decision["payload"]:
                 decision["payload"] = await self._store(decision["payload"])
@@ -82,6 +82,17 @@ class Intake:
             handle = await self._artifacts.put(message.principal, data, attachment.media_type)
             stored.append(attachment.model_copy(update={"artifact": handle, "data": ""}))
         return message.model_copy(update={"attachments": tuple(stored)}).model_dump_json(exclude_defaults=True)
+
+
+def _judged(
+    entry_id: str, fields: dict[str, str], principal: str, limits: LimitSettings, agents: Collection[str]
+) -> dict[str, Any]:
+    """The decision on one entry. A fault of ours in judging it refuses this entry, and stops no other."""
+    try:
+        return classify(entry_id, fields, principal, limits, agents)
+    except Exception:
+        log.exception("an inbox entry could not be judged", entry=entry_id)
+        return reject(entry_id, fields, UserError("this entry could not be read", code="internal"))
 
 
 class Alarm:

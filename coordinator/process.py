@@ -31,7 +31,7 @@ from shared.models import Tiers
 from shared.settings import Settings
 from shared.signing import key_id
 from shared.sql import runs as sql_runs
-from shared.sql.engine import Database
+from shared.sql.engine import Database, database_url
 from shared.state.connection import connect, connect_sync
 from shared.state.gate import Gate
 from shared.state.heartbeat import Heartbeat
@@ -61,7 +61,7 @@ class Coordinator:
         self._blocking = connect(settings.redis.url, blocking=True, connections=4)
         self._pipeline = Pipeliner(self._redis)
         self._state = RunState(self._pipeline, self.id, settings.limits)
-        self._database = Database(settings.sql_url)
+        self._database = Database(database_url(settings))
         self._stopping = asyncio.Event()
         self._room = asyncio.Event()
         self._connected_since = 0.0
@@ -169,6 +169,10 @@ class Coordinator:
                 await asyncio.sleep(PAUSE_S)
             except CapatazError as error:
                 log.error("background job failed", job=job.__name__, error=str(error))
+                await asyncio.sleep(PAUSE_S)
+            except Exception:
+                # A fault of ours in one round must not end the job, and with it the whole coordinator's work.
+                log.exception("background job failed by a fault of ours", job=job.__name__)
                 await asyncio.sleep(PAUSE_S)
 
     async def _alarm_once(self) -> None:

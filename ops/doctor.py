@@ -24,7 +24,7 @@ from shared.client import Client
 from shared.errors import CapatazError, ConfigError
 from shared.settings import Settings, config_file, load
 from shared.signing import key_id
-from shared.sql import Database
+from shared.sql import Database, database_url
 from shared.state.connection import connect_sync, mapped
 
 _NEEDS_REDIS = 7
@@ -189,7 +189,7 @@ def _sql(settings: Settings) -> Check:
     source = "CAPATAZ_SQL__URL or sql.url" if settings.sql.url else "default: SQLite in the data folder"
 
     def reach() -> Check:
-        database = Database(settings.sql_url)
+        database = Database(database_url(settings))
         try:
             if database.is_sqlite and not Path(database.where).exists():
                 return Check("archive", Verdict.OK, f"{database.where} will be made at start", source)

@@ -45,8 +45,10 @@ class Submitted:
     reply_to: str
 
 
-def _message(text: str, session: str | None, fields: dict[str, Any]) -> Message:
-    values: dict[str, Any] = {"session": session or sortable_id(), "text": text, "id": sortable_id()}
+def _message(text: str, session: str | None, fields: dict[str, Any], principal: str) -> Message:
+    # A user's sessions begin with the user's name, so that access rules by key pattern can tell them apart.
+    own = sortable_id() if principal == LOCAL_PRINCIPAL else f"{principal}.{sortable_id()}"
+    values: dict[str, Any] = {"session": session or own, "text": text, "id": sortable_id()}
     values["reply_to"] = f"c-{nonce()}"
     values.update({k: v for k, v in fields.items() if v is not None})
     return Message(**values)
@@ -57,9 +59,10 @@ def _event(entry_id: str, fields: dict[str, str]) -> Event:
 
 
 def _behind(info: dict[str, Any], after: str) -> bool:
-    """True if entries behind `after` have been trimmed away."""
-    deleted = str(info.get("max-deleted-entry-id", "0-0"))
-    return _number(deleted) > _number(after) and after not in ("0", "0-0")
+    """True if entries behind `after` have been trimmed away: then the oldest one left is a later one."""
+    first = info.get("first-entry")
+    trimmed = int(info.get("entries-added", 0)) > int(info.get("length", 0))
+    return bool(trimmed and first and after not in ("0", "0-0") and _number(str(first[0])) > _number(after))
 
 
 def _number(entry_id: str) -> tuple[int, int]:
@@ -91,11 +94,11 @@ class Client:
 
     def submit(self, text: str, *, session: str | None = None, **fields: Any) -> Submitted:
         """Puts a message into the inbox. `fields` are those of `messages.Message` (agent, mode, tools, budget …)."""
-        return self._put(_message(text, session, fields))
+        return self._put(_message(text, session, fields, self._principal))
 
     def submit_workflow(self, name: str, *, session: str, **fields: Any) -> Submitted:
         """Starts a workflow in `session`."""
-        return self._put(_message("", session, {"kind": "workflow", "workflow": name, **fields}))
+        return self._put(_message("", session, {"kind": "workflow", "workflow": name, **fields}, self._principal))
 
     def _put(self, message: Message) -> Submitted:
         with mapped():
@@ -245,7 +248,7 @@ class AsyncClient:
 
     async def submit(self, text: str, *, session: str | None = None, **fields: Any) -> Submitted:
         """Puts a message into the inbox."""
-        message = _message(text, session, fields)
+        message = _message(text, session, fields, self._principal)
         with mapped():
             entry = await self._redis.xadd(keys.inbox(self._principal), as_fields(message))  # type: ignore[arg-type]
         return Submitted(message.id or "", message.session, str(entry), message.reply_to or "")

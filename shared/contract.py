@@ -66,6 +66,8 @@ class ToolSpec(Value):
     effect: Effect
     timeout_s: float = 30.0
     queue: str = "tools"
+    parallel: int = 0
+    """How many calls of one run may be at workers at once; 0: no bound of its own."""
     keywords: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     examples: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     always: bool = False

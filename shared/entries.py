@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, JsonValue
 
-from shared.contract import Effect, NodeResult, Value
+from shared.contract import VERSION, Effect, NodeResult, Value
 from shared.llm.model import Finish, Usage
 from shared.llm.model import Message as ModelMessage
 from shared.messages import ErrorInfo, QueuedMessage
@@ -188,7 +188,7 @@ class Stored(Value):
 def decode(entry_id: str, fields: Mapping[str, str]) -> Stored:
     """One stream entry of a log as a value. Unknown types are kept as such: an older process reads a newer log."""
     kind = fields.get("t", "")
-    cls = _BY_TYPE.get(kind)
+    cls = _BY_TYPE.get(kind) if int(fields.get("v", 1)) <= VERSION else None
     value = cls.model_validate_json(fields["d"]) if cls is not None else None
     return Stored.model_construct(id=entry_id, run=fields.get("run", ""), type=kind, value=value)
 

@@ -43,6 +43,8 @@ class RunFold:
     elided: dict[str, None] = field(default_factory=dict)
     assistants: list[Assistant] = field(default_factory=list)
     nudges: list[Nudge] = field(default_factory=list)
+    broken_steps: list[int] = field(default_factory=list)
+    """Steps in which a call did not arrive whole."""
     has_context: bool = False
     offered: dict[str, None] = field(default_factory=dict)
     """Names of tools offered for this run."""
@@ -135,12 +137,14 @@ class SessionFold:
                 run.results.setdefault(value.node, value.result)
                 run.last = value.T
                 if self._turn is not None:
-                    self._turn.results[value.node] = _tool_result(value)
+                    self._turn.results.setdefault(value.node, _tool_result(value))
             case Elided():
                 run.elided.update(dict.fromkeys(value.lines))
                 self._elide(value)
             case Nudge():
                 run.nudges.append(value)
+                if value.reason == "broken_call":
+                    run.broken_steps.append(run.steps)
                 run.last = value.T
                 self._say(Message(role="user", blocks=(TextBlock(text=value.text),)))
             case Steer():
@@ -179,6 +183,9 @@ class SessionFold:
             return
         if value.message.calls:
             self._turn = _Turn(value.message)
+            for call in value.message.calls:  # started while the model still streamed, and done before it was
+                if (early := run.results.get(call.id)) is not None:
+                    self._turn.results[call.id] = _tool_result(NodeEnded(node=call.id, result=early))
         else:
             self._done.append(value.message)
 

@@ -14,7 +14,7 @@ import structlog
 
 _SECRET = re.compile(
     r"(?P<scheme>\b[a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s@]+(?P<at>@)"
-    r"|\b(?:sk|pk|ghp|gho|xox[abp])[-_][A-Za-z0-9_-]{12,}"
+    r"|\b(?:sk|pk|gsk|nvapi|ghp|gho|xox[abp])[-_][A-Za-z0-9_-]{12,}|\bAIza[A-Za-z0-9_-]{20,}"
     r"|(?P<header>(?i:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{12,}"
 )
 

@@ -154,10 +154,7 @@ def _decode_fields(fields: Mapping[str, str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name, text in fields.items():
         if name in _JSON_FIELDS:
-            try:
-                values[name] = json.loads(text)
-            except ValueError as error:
-                raise UserError(f"field {name!r} is not valid JSON: {error}", code="bad_json") from error
+            values[name] = _json(name, text)
         elif name == "tools":
             values[name] = tuple(part for part in text.replace(",", " ").split() if part)
         elif text != "" or name in ("text", "session"):
@@ -165,8 +162,31 @@ def _decode_fields(fields: Mapping[str, str]) -> dict[str, Any]:
     return values
 
 
+def _is_text(text: str) -> bool:
+    """False for what was read from bytes that are not UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _json(name: str, text: str) -> Any:
+    try:
+        value = json.loads(text)
+        json.dumps(value, ensure_ascii=False).encode()  # "\\ud800" is JSON, but no text that could be stored
+    except RecursionError as error:
+        raise UserError(f"field {name!r} is nested too deeply", code="bad_json") from error
+    except ValueError as error:
+        raise UserError(f"field {name!r} is not valid JSON: {error}", code="bad_json") from error
+    return value
+
+
 def parse_entry(fields: Mapping[str, str], limits: LimitSettings) -> Entry:
     """An inbox entry's fields as a typed value. Raises UserError with a code and a clear message."""
+    for name, text in fields.items():
+        if not (_is_text(name) and _is_text(text)):
+            raise UserError(f"field {name[:40]!r} is not UTF-8 text", code="bad_field")
     kind = fields.get("kind", "")
     if not kind:
         raise UserError("field 'kind' is missing", code="missing_field", hint="for example: kind message")
@@ -175,6 +195,8 @@ def parse_entry(fields: Mapping[str, str], limits: LimitSettings) -> Entry:
     size = len(fields.get("text", "").encode("utf-8", "surrogatepass"))
     if size > limits.text_bytes:
         raise UserError(f"text has {size} bytes, the limit is {limits.text_bytes}", code="too_large")
+    if len(fields.get("params", "")) > limits.text_bytes:
+        raise UserError(f"params has more than {limits.text_bytes} characters", code="too_large")
     if len(fields.get("attachments", "")) > limits.attachment_bytes * 4 // 3 + 1000:
         raise UserError(f"attachments are larger than {limits.attachment_bytes} bytes", code="too_large")
     values = _decode_fields(fields)
@@ -186,12 +208,16 @@ def parse_entry(fields: Mapping[str, str], limits: LimitSettings) -> Entry:
         _check_message(entry)
     elif entry.session is None and entry.run is None:
         raise UserError(f"a {kind} entry needs 'run' or 'session'", code="missing_field")
+    elif kind == "steer" and not entry.text.strip():
+        raise UserError("field 'text' of the steer entry is empty", code="missing_field")
     return entry
 
 
 def _check_message(entry: Message) -> None:
     if entry.kind == "workflow" and not entry.workflow:
         raise UserError("field 'workflow' is missing from the workflow entry", code="missing_field")
+    if entry.kind == "workflow" and entry.mode == "steer":
+        raise UserError("a workflow cannot join a running run", code="bad_field", hint="mode queue or interrupt")
     if entry.kind == "message" and not entry.text.strip() and not entry.attachments:
         raise UserError("field 'text' is empty", code="missing_field")
 

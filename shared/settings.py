@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings.exceptions import SettingsError
 
 from shared.errors import ConfigError
 from shared.ids import is_name
@@ -262,14 +263,6 @@ class Settings(BaseSettings):
         """Environment above the values of the file, which arrive as init values."""
         return env_settings, init_settings
 
-    @property
-    def sql_url(self) -> str:
-        """The SQLAlchemy URL in force."""
-        from sqlalchemy.engine import URL  # heavy, and few processes need it
-
-        file = str((self.data.dir / "capataz.db").absolute())
-        return self.sql.url or URL.create("sqlite", database=file).render_as_string()
-
 
 # Read by other code under the CAPATAZ_ prefix; they are not fields of the tree.
 _OTHER_ENV = {
@@ -320,20 +313,36 @@ def load() -> Settings:
             raise ConfigError(f"{path} is not valid TOML: {error}") from error
     if (name := _unknown_env(env)) is not None:
         raise ConfigError(f"unknown setting in the environment: {name}", hint="see `capataz doctor` for the known ones")
-    if url := env.get("REDIS_URL"):  # environment wins over the file; CAPATAZ_REDIS__URL wins over both
-        values["redis"] = {**values.get("redis", {}), "url": url}
+    in_file = dict(values)
+    url = env.get("REDIS_URL")  # environment wins over the file; CAPATAZ_REDIS__URL wins over both
+    if url and isinstance(section := values.get("redis", {}), dict):
+        values["redis"] = {**section, "url": url}
     try:
         settings = Settings(**values)
+    except SettingsError as error:
+        raise ConfigError(f"the environment: {error}", hint="lists and tables are written as JSON there") from error
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
-        source = str(path) if path and _in_file(values, first["loc"]) else "the environment"
+        source = _source(first["loc"], env, in_file, path)
         what = "unknown setting" if first["type"] == "extra_forbidden" else first["msg"]
         raise ConfigError(f"{key}: {what} (from {source})", hint="correct it or remove it") from error
     for principal in settings.principals:
         if not is_name(principal):
             raise ConfigError(f"principals: {principal!r} is not a name", hint="use [A-Za-z0-9._-], 128 at most")
     return settings
+
+
+def _source(loc: tuple[int | str, ...], env: dict[str, str], in_file: dict[str, Any], path: Path | None) -> str:
+    """Where a wrong value came from: the variable that sets it (or a part of the tree around it), else the file."""
+    names = [str(part).upper() for part in loc if isinstance(part, str)]
+    for length in range(len(names), 0, -1):
+        name = "CAPATAZ_" + "__".join(names[:length])
+        if name in env:
+            return f"the environment: {name}"
+    if loc == ("redis", "url") and env.get("REDIS_URL"):
+        return "the environment: REDIS_URL"
+    return str(path) if path and _in_file(in_file, loc) else "the environment"
 
 
 def _in_file(values: dict[str, Any], loc: tuple[int | str, ...]) -> bool:

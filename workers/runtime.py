@@ -30,7 +30,7 @@ from shared.keyring import load_key
 from shared.settings import Settings
 from shared.signing import key_id
 from shared.sql import costs
-from shared.sql.engine import Database
+from shared.sql.engine import Database, database_url
 from shared.state.connection import connect, connect_sync
 from shared.state.gate import Gate
 from shared.state.heartbeat import Heartbeat
@@ -111,7 +111,7 @@ class Runtime:
 
     async def _build(self) -> None:
         settings = self._settings
-        database = Database(settings.sql_url)
+        database = Database(database_url(settings))
         await asyncio.get_running_loop().run_in_executor(None, database.migrate)
         client = connect(settings.redis.url)
         pipeline = Pipeliner(client)

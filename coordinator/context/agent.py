@@ -46,21 +46,41 @@ def parse_agent(text: str, source: str) -> Agent:
     match = _FRONT.match(text)
     if match is None:
         raise ConfigError(f"{source}:1: no frontmatter", hint="begin with --- and name: …, end it with ---")
-    try:
-        front: Any = yaml.safe_load(match["front"]) or {}
-    except yaml.MarkedYAMLError as error:
-        line = (error.problem_mark.line if error.problem_mark else 0) + 2
-        raise ConfigError(f"{source}:{line}: {error.problem}", hint="the frontmatter must be YAML") from error
-    if not isinstance(front, dict):
-        raise ConfigError(f"{source}:2: the frontmatter is not a map of keys")
+    front = _front(match["front"], source)
     try:
         agent = Agent(**{str(k): v for k, v in front.items()}, body=match["body"].strip())
     except ValidationError as error:
         first = error.errors()[0]
-        raise ConfigError(f"{source}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        key = str(first["loc"][0]) if first["loc"] else ""
+        place = f"{source}:{_line_of(key, match['front'])}"
+        raise ConfigError(f"{place}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    except TypeError as error:  # a key that is given beside the frontmatter, such as body
+        raise ConfigError(f"{source}:2: {error}") from error
     if not is_name(agent.name):
         raise ConfigError(f"{source}: name {agent.name!r} must match [A-Za-z0-9._-]{{1,128}}")
     return agent
+
+
+def _front(text: str, source: str) -> dict[Any, Any]:
+    """The frontmatter as a map. Raises ConfigError with the line."""
+    try:
+        front: Any = yaml.safe_load(text) or {}
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = (mark.line if mark else 0) + 2
+        problem = getattr(error, "problem", None) or str(error)
+        raise ConfigError(f"{source}:{line}: {problem}", hint="the frontmatter must be YAML") from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{source}:2: {error}", hint="the frontmatter must be YAML") from error
+    if not isinstance(front, dict):
+        raise ConfigError(f"{source}:2: the frontmatter is not a map of keys")
+    return front
+
+
+def _line_of(key: str, front: str) -> int:
+    """The line of the file on which a key of the frontmatter stands; its first one if it is not found."""
+    lines = front.splitlines()
+    return next((i for i, line in enumerate(lines, 2) if line.startswith(f"{key}:")), 2)
 
 
 class Agents:
@@ -110,7 +130,8 @@ class Agents:
             try:
                 agent = parse_agent(path.read_text("utf-8"), str(path))
                 agents[agent.name] = agent
-            except (ConfigError, UnicodeDecodeError) as error:
-                self.problems.append(str(error))
-                log.error("agent file not loaded", problem=str(error))
+            except (ConfigError, UnicodeDecodeError, OSError) as error:
+                problem = str(error) if isinstance(error, ConfigError) else f"{path}: {error}"
+                self.problems.append(problem)
+                log.error("agent file not loaded", problem=problem)
         self._agents = agents

@@ -7,6 +7,7 @@ user's message once and stays there, so that earlier bytes of the conversation n
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
@@ -14,13 +15,12 @@ from shared.playbook import Bullet
 
 INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md", "CONTEXT.md")
 FACT_CHARS = 300
+_PLACE = re.compile(r"\{([a-z_]+)\}")
 
 
 def fill(body: str, values: Mapping[str, str]) -> str:
-    """The template with `{name}` replaced; other braces stay as they are."""
-    for name, value in values.items():
-        body = body.replace("{" + name + "}", value)
-    return body
+    """The template with `{name}` replaced; other braces stay, and what is put in is never filled again."""
+    return _PLACE.sub(lambda match: values.get(match[1], match[0]), body)
 
 
 def system_prompt(body: str, instructions: Mapping[str, str], bullets: Sequence[Bullet]) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from coordinator.graph.order import dependents, find_cycle, topological
@@ -30,7 +30,8 @@ class Dataflow:
 
     `ended` and `started` are what is known when a graph is taken over. `tools` (node -> tool) is what bounds per tool
     count by; `seconds` are expected durations, one second where unknown. `not_after_ms` is the deadline of the whole
-    graph, on any clock that all times given here are of: no node outlives it.
+    graph, on any clock that all times given here are of: no node outlives it. `groups` are nodes that do nothing
+    themselves but end with others, such as a plan with its steps: while they are open they take nobody's place.
     """
 
     needs: dict[str, tuple[str, ...]]
@@ -39,6 +40,7 @@ class Dataflow:
     tools: Mapping[str, str] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     not_after_ms: int | None = None
+    groups: Collection[str] = ()
 
     def __post_init__(self) -> None:
         for node, needed in self.needs.items():
@@ -114,7 +116,8 @@ class Dataflow:
         if node in self.started or node in self.ended:
             return
         self.started.add(node)
-        self._running[self._tool(node)] += 1
+        if node not in self.groups:
+            self._running[self._tool(node)] += 1
         if not_after_ms is not None:
             heapq.heappush(self._deadlines, (not_after_ms, node))
 
@@ -140,7 +143,7 @@ class Dataflow:
         return skipped
 
     def _close(self, node: str, state: NodeState) -> None:
-        if node in self.started:
+        if node in self.started and node not in self.groups:
             self._running[self._tool(node)] -= 1
         self.ended[node] = state
 
@@ -174,7 +177,7 @@ class Dataflow:
 
     @property
     def running(self) -> int:
-        """How many nodes have started and not ended."""
+        """How many nodes have started and not ended, groups left out."""
         return self._running.total()
 
     @property

@@ -135,10 +135,10 @@ def _continuations(run: RunFold) -> int:
 
 
 def _broken_in_a_row(run: RunFold) -> int:
+    """How many steps up to the newest one had calls that did not arrive whole."""
+    broken = set(run.broken_steps)
     count = 0
-    for nudge in reversed(run.nudges):
-        if nudge.reason != "broken_call":
-            break
+    while run.steps - count in broken:
         count += 1
     return count
 

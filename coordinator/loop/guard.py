@@ -24,6 +24,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from coordinator.graph.plan_tool import PLAN
+from coordinator.graph.turn import AFTER_KEY, LABEL_KEY
 from shared.contract import Effect, NodeError, NodeResult, NodeState
 from shared.fold import RunFold
 from shared.signing import call_hash, canonical_json
@@ -60,10 +62,11 @@ class Call:
 
     @classmethod
     def of(cls, tool: str, args: Mapping[str, Any], effect: Effect = Effect.READ, *, judged: bool = True) -> Call:
-        """The call; `judged` is False if it needs other calls of its turn."""
+        """The call; `judged` is False if it needs other calls of its turn. A label makes no other call of it."""
+        args = {k: v for k, v in args.items() if k not in (LABEL_KEY, AFTER_KEY)}
         text = canonical_json(args)
         shape = f"{tool} {_NUMBER.sub('0', text)}"
-        return cls(tool, call_hash(tool, dict(args)), shape, effect, judged, f"{tool}({_cut(text, _MOST_SHOWN)})")
+        return cls(tool, call_hash(tool, args), shape, effect, judged, f"{tool}({_cut(text, _MOST_SHOWN)})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +212,8 @@ class LoopGuard:
     def _is_progress(self, call: Call, result: NodeResult, mark: str) -> bool:
         given = self._given.get(call.key)
         if given is None:
-            return call.effect is not Effect.READ and result.state is NodeState.DONE
+            # A plan is no deed itself, but its steps may be.
+            return (call.effect is not Effect.READ or call.tool == PLAN) and result.state is NodeState.DONE
         return mark not in given
 
     def _text(self, call: Call, reason: Reason) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from coordinator.graph.deadlines import Deadline, nested
 from coordinator.graph.plan_tool import PLAN
 from coordinator.graph.turn import AFTER_KEY, LABEL_KEY, TurnGraph, build, refusal
 from shared.contract import Effect, NodeError, NodeResult, NodeState, ToolSpec
@@ -58,6 +59,7 @@ def plan_calls(
     most: int,
     references: bool = False,
     known: Mapping[str, str] | None = None,
+    run_ends_ms: int = 0,
 ) -> Plan:
     """Names every call, plans it, refuses what cannot run. `find` gives a tool by name.
 
@@ -75,7 +77,20 @@ def plan_calls(
         spec = PLAN_SPEC if call.name == PLAN else find(call.name)
         needs = tuple(named[p - 1].id for p in graph.call(position).needs)
         waits = bool(needs) or call.name == PLAN
-        plan.nodes.append(make_node(call.id, call.name, call.arguments, step, position - 1, spec, now_ms, needs, waits))
+        plan.nodes.append(
+            make_node(
+                call.id,
+                call.name,
+                call.arguments,
+                step,
+                position - 1,
+                spec,
+                now_ms,
+                needs,
+                waits,
+                run_ends_ms=run_ends_ms,
+            )
+        )
         if spec is None:
             plan.refused.append((call.id, call.name, unknown_tool(call.name)))
         elif (error := graph.refused.get(position)) is not None:
@@ -100,9 +115,14 @@ def make_node(
     needs: tuple[str, ...] = (),
     waits: bool = False,
     call: bool = True,
+    run_ends_ms: int = 0,
 ) -> Node:
-    """A node as it is logged. One that `waits` for others gets its fingerprint and deadline when it is ready."""
+    """A node as it is logged. One that `waits` for others gets its fingerprint and deadline when it is ready.
+
+    `run_ends_ms` (0: never) is when the run's own time is up, which no node outlives.
+    """
     timeout_s = spec.timeout_s if spec else 0.0
+    bounds = Deadline(timeout_s, 0) if waits else deadline(now_ms, timeout_s, run_ends_ms)
     return Node(
         node=node,
         step=step,
@@ -113,10 +133,18 @@ def make_node(
         effect=spec.effect if spec else Effect.READ,
         queue=spec.queue if spec else "",
         needs=needs,
-        not_after_ms=0 if waits else now_ms + QUEUE_WAIT_MS + int(timeout_s * 1000),
-        timeout_s=timeout_s,
+        not_after_ms=bounds.not_after_ms,
+        timeout_s=bounds.timeout_s,
         call=call,
     )
+
+
+def deadline(now_ms: int, timeout_s: float, run_ends_ms: int) -> Deadline:
+    """The bounds of a node that is ready now, inside those of its run (0: it has none)."""
+    if not run_ends_ms:
+        return Deadline(timeout_s, now_ms + QUEUE_WAIT_MS + int(timeout_s * 1000))
+    # A node for which the run has no time left ends with it, and says so.
+    return nested(now_ms, timeout_s, QUEUE_WAIT_MS, run_ends_ms) or Deadline(0.0, run_ends_ms)
 
 
 def without_reserved(arguments: Mapping[str, Any]) -> dict[str, Any]:

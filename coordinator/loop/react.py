@@ -96,6 +96,11 @@ class ReactRun:
         home = self._services.tiers.choice(self._models.home)
         return "references" if home.provider.switches.graph_calls else "flat"
 
+    @property
+    def _run_ends_ms(self) -> int:
+        """When the run's time is up, in Unix milliseconds."""
+        return self._handle.run.started_ms + int(self._limits.seconds * 1000)
+
     def _age_s(self) -> float:
         return time.time() - self._handle.run.started_ms / 1000
 
@@ -251,6 +256,7 @@ class ReactRun:
             most=self._services.settings.coordinator.calls_per_turn,
             references=self._calls != "flat",
             known=unadopted(self._handle, step),
+            run_ends_ms=self._run_ends_ms,
         )
         self._stop_loops(plan)
         await self._handle.commit(self._change(answer, plan, step, forced))
@@ -295,7 +301,14 @@ class ReactRun:
         """Carries the turn's graph out."""
         run = self._handle.run
         last = run.assistants[-1]
-        turn = Turn(self._handle, self._services, self._collector, last, references=self._calls != "flat")
+        turn = Turn(
+            self._handle,
+            self._services,
+            self._collector,
+            last,
+            references=self._calls != "flat",
+            run_ends_ms=self._run_ends_ms,
+        )
         await turn.run()
         self._observe(last)
         await self._open_found(last.message.calls)

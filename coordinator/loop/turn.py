@@ -20,7 +20,7 @@ from coordinator.graph.elide import elidable, elide, stand_in
 from coordinator.graph.plan_tool import PLAN, parse_plan
 from coordinator.graph.turn import TurnGraph, refusal, skipped
 from coordinator.handle import Handle
-from coordinator.loop.planning import QUEUE_WAIT_MS, make_node, turn_graph
+from coordinator.loop.planning import deadline, make_node, turn_graph
 from coordinator.loop.services import LoopServices
 from shared.compress import cap
 from shared.contract import Effect, NodeError, NodeResult, NodeState
@@ -50,13 +50,20 @@ class Turn:
     """The graph of a message's calls on its way."""
 
     def __init__(
-        self, handle: Handle, services: LoopServices, collector: Collector, message: Assistant, *, references: bool
+        self,
+        handle: Handle,
+        services: LoopServices,
+        collector: Collector,
+        message: Assistant,
+        *,
+        references: bool,
+        run_ends_ms: int = 0,
     ) -> None:
         self._handle = handle
         self._services = services
         self._collector = collector
         self._step = message.step
-        self._references = references
+        self._run_ends_ms = run_ends_ms
         calls = message.message.calls
         most = services.settings.coordinator.calls_per_turn
         graph = turn_graph(calls, references=references, most=most)
@@ -68,6 +75,8 @@ class Turn:
                 self._read_plan(call.id, call.arguments, most)
         self._where = {n: (part, i) for part in self._parts.values() for i, n in enumerate(part.ids, 1)}
         self._flow = self._dataflow()
+        specs = (services.directory.tool(name) for name in {p.graph.call(i).name for p, i in self._where.values()})
+        self._per_tool = {s.name: s.parallel for s in specs if s is not None and s.parallel}
 
     def _read_plan(self, node: str, arguments: dict[str, Any], most: int) -> None:
         try:
@@ -85,18 +94,23 @@ class Turn:
                 needs[node] = part.needs(position) or before
         results = self._handle.run.results
         tools = {n: part.graph.call(i).name for n, (part, i) in self._where.items()}
-        return Dataflow(needs, ended={n: results[n].state for n in needs if n in results}, tools=tools)
+        return Dataflow(
+            needs,
+            ended={n: results[n].state for n in needs if n in results},
+            tools=tools,
+            groups={o for o in self._parts if o},
+        )
 
     async def run(self) -> None:
         """Returns when every call of the turn has its result. Raises RunCancelled, LeaseLost, OperatorError."""
         width = self._services.settings.coordinator.width
         await self._log_skipped()
         while not self._flow.finished:
-            ready = self._flow.ready(width)[:MOST_READY]
+            ready = self._flow.ready(width, self._per_tool)[:MOST_READY]
             if ready:
                 await self._start(ready)
             await self._end_plans()
-            if self._collector.outstanding and not (ready and self._flow.ready(width)):
+            if self._collector.outstanding and not (ready and self._flow.ready(width, self._per_tool)):
                 ended = await self._collector.wait()
                 for node, result in ended.items():
                     if node in self._where:
@@ -147,11 +161,12 @@ class Turn:
             node = make_node(
                 node_id, call.name, call.arguments, self._step, position - 1, spec, 0, part.needs(position), True, False
             )
-        now_ms = int(time.time() * 1000)
+        bounds = deadline(int(time.time() * 1000), node.timeout_s, self._run_ends_ms)
         return node.model_copy(
             update={
                 "args_hash": call_hash(call.name, args),
-                "not_after_ms": now_ms + QUEUE_WAIT_MS + int(node.timeout_s * 1000),
+                "not_after_ms": bounds.not_after_ms,
+                "timeout_s": bounds.timeout_s,
             }
         )
 

@@ -37,10 +37,10 @@ def costs(
     first = time.strftime("%Y-%m-%d", time.gmtime(time.time() - (days - 1) * DAY_S))
     with errors():
         from shared.settings import load
-        from shared.sql import Database
+        from shared.sql import Database, database_url
         from shared.sql.costs import sums
 
-        database = Database(load().sql_url)
+        database = Database(database_url(load()))
         try:
             database.migrate()
             found = database.run_sync(lambda conn: sums(conn, by.value, since_day=first, principal=user or None))

@@ -144,11 +144,11 @@ def playbook_list(
         from shared.names import LOCAL_PRINCIPAL
         from shared.playbook import Scope
         from shared.settings import load
-        from shared.sql import Database
+        from shared.sql import Database, database_url
         from shared.sql.playbook import active
 
         scopes = [Scope.user(LOCAL_PRINCIPAL), Scope.agent(LOCAL_PRINCIPAL, agent), Scope.everyone()]
-        database = Database(load().sql_url)
+        database = Database(database_url(load()))
         try:
             database.migrate()
             bullets = database.run_sync(lambda conn: active(conn, scopes))

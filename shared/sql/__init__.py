@@ -4,6 +4,6 @@
 `reminders` and `playbook` are modules of such functions: `await db.run(lambda c: notes.get(c, principal, id))`.
 """
 
-from shared.sql.engine import Database
+from shared.sql.engine import Database, database_url
 
-__all__ = ["Database"]
+__all__ = ["Database", "database_url"]

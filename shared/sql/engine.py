@@ -17,6 +17,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, TimeoutError
 
 from shared.errors import ArchiveUnavailable, ConfigError
+from shared.settings import Settings
 from shared.sql.faults import is_transient, translate
 from shared.sql.schema import upgrade
 
@@ -36,6 +37,12 @@ _POSTGRES_ARGUMENTS: Final[dict[str, Any]] = {
     "tcp_user_timeout": 20_000,  # milliseconds
     "application_name": "capataz",
 }
+
+
+def database_url(settings: Settings) -> str:
+    """The archive's URL: the one that is set, else SQLite in the data folder."""
+    file = str((settings.data.dir / "capataz.db").absolute())
+    return settings.sql.url or URL.create("sqlite", database=file).render_as_string()
 
 
 class Database:

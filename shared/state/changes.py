@@ -85,6 +85,7 @@ class Change:
         body = self.body()
         body["reply"] = reply.model_dump_json(exclude_none=True)
         body["force"] = force
+        body["ends_first"] = True
         if follow_up is not None:
             body["follow_up"] = {
                 "run": follow_up.run,

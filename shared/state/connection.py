@@ -26,6 +26,7 @@ def connect(url: str, *, blocking: bool = False, connections: int = 64) -> redis
     return redis.asyncio.Redis.from_url(
         url,
         decode_responses=True,
+        encoding_errors="surrogateescape",  # what others wrote need not be UTF-8, and must not stop a reader
         socket_timeout=None if blocking else COMMAND_TIMEOUT_S,
         socket_connect_timeout=COMMAND_TIMEOUT_S,
         retry=redis.asyncio.retry.Retry(NoBackoff(), 0),
@@ -39,6 +40,7 @@ def connect_sync(url: str, *, blocking: bool = False) -> redis.Redis:
     return redis.Redis.from_url(
         url,
         decode_responses=True,
+        encoding_errors="surrogateescape",  # what others wrote need not be UTF-8, and must not stop a reader
         socket_timeout=None if blocking else COMMAND_TIMEOUT_S,
         socket_connect_timeout=COMMAND_TIMEOUT_S,
         retry=Retry(NoBackoff(), 0),

@@ -59,9 +59,10 @@ class Pipeliner:
                 if not future.done():
                     future.set_exception(error)
             return
-        except asyncio.CancelledError:
+        except BaseException as error:  # nobody may wait for ever, whatever this was
             for _, future in batch:
-                future.cancel()
+                if not future.done():
+                    future.set_exception(RuntimeError(f"the pipeline broke: {error!r}"))
             raise
         for (_, future), reply in zip(batch, replies, strict=True):
             if future.done():

@@ -65,7 +65,9 @@ class RunState:
         """Carries out classified entries, each once. Returns how many were still there."""
         if not decisions:
             return 0
-        return int(await self._scripts.call("route", inbox, principal, json.dumps(list(decisions)), self._cfg))
+        # What others wrote may hold bytes that are no text; a script gets a question mark for them.
+        text = json.dumps(list(decisions), ensure_ascii=False).encode("utf-8", "replace").decode()
+        return int(await self._scripts.call("route", inbox, principal, text, self._cfg))
 
     async def claim(self, most: int) -> list[tuple[Lease, QueuedMessage]]:
         """Starts up to `most` runs of runnable sessions, oldest first."""

@@ -1,11 +1,11 @@
-"""`python -m tests.bench [NAME …]`: all measurements, or those named (perf1, perf3, perf4, perf6)."""
+"""`python -m tests.bench [NAME …]`: all measurements, or those named (llm, perf1, perf3, perf4, perf6)."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
 
-from tests.bench import first_token, hop, memory, overhead
+from tests.bench import first_token, hop, llm, memory, overhead
 
 
 def _overhead() -> None:
@@ -14,6 +14,7 @@ def _overhead() -> None:
 
 
 MEASUREMENTS: dict[str, Callable[[], None]] = {
+    "llm": llm.measure,
     "perf1": _overhead,
     "perf3": hop.measure,
     "perf4": first_token.measure,

@@ -19,7 +19,7 @@ from tests.support.model_server import ModelServer
 
 LOAD = 50
 AMBIGUOUS = "how long until the sun sets over the capital of Japan"
-RULES = [
+RULES: list[dict[str, Any]] = [
     {"when": {"user": "^load"}, "then": {"text": "word " * 60, "stream_ms": 4000}},
     {"then": {"text": "hello"}},
 ]

@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Sequence
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 
 
 def line(name: str, **values: object) -> None:
@@ -54,4 +54,4 @@ def cpu_s(pids: Sequence[int]) -> float:
 def pss_mb(pid: int) -> float:
     """Proportional set size in MB of a process and all its descendants."""
     root = psutil.Process(pid)
-    return sum(p.memory_full_info().pss for p in [root, *root.children(recursive=True)]) / 2**20
+    return float(sum(p.memory_full_info().pss for p in [root, *root.children(recursive=True)])) / 2**20

@@ -19,7 +19,7 @@ from pydantic_core import PydanticUndefined
 import shared.llm.errors as llm_errors
 from coordinator import inbox
 from coordinator.loop import decide
-from coordinator.loop.react import planned_event
+from coordinator.loop.early import planned_event
 from shared import contract, entries, ids, messages
 from shared.errors import OperatorError
 from shared.llm import model

@@ -13,7 +13,7 @@ import pytest
 from shared.client import Client
 from shared.entries import Assistant, Event
 from shared.settings import DataSettings, Settings
-from shared.sql import Database, costs
+from shared.sql import Database, costs, database_url
 from tests.integration.test_messages import call, threading_wait
 from tests.support.model_server import ModelServer
 from tests.support.processes import System
@@ -62,7 +62,7 @@ def owner_of(client: Client, system: System, run: str) -> Any:
 
 
 def database_of(system: System) -> Database:
-    return Database(Settings.model_construct(data=DataSettings(dir=system.folder / "data")).sql_url)
+    return Database(database_url(Settings.model_construct(data=DataSettings(dir=system.folder / "data"))))
 
 
 def test_a_run_goes_on_with_the_third_model_and_the_other_coordinator_knows(

@@ -325,11 +325,11 @@ def test_image_is_described_on_the_vision_queue(client: Client, model: ModelServ
 def test_archive_has_the_run(client: Client, model: ModelServer, system: System) -> None:
     from shared.settings import DataSettings, Settings
     from shared.sql import runs
-    from shared.sql.engine import Database
+    from shared.sql.engine import Database, database_url
 
     model.script([{"then": {"text": "for the record"}}])
     reply = client.ask("remember me", session="archive", timeout=20)
-    url = Settings.model_construct(data=DataSettings(dir=system.folder / "data")).sql_url
+    url = database_url(Settings.model_construct(data=DataSettings(dir=system.folder / "data")))
     database = Database(url)
     try:
         for _ in client.stream("archive", timeout=3, run=reply.run):
@@ -353,3 +353,30 @@ def threading_wait(read: Any, timeout_s: float = 10.0) -> Any:
         if time.monotonic() > give_up:
             raise AssertionError(f"not archived: {found}")
         time.sleep(0.05)
+
+
+def test_bytes_that_are_no_text_are_answered_and_stop_nothing(
+    system: System, client: Client, model: ModelServer
+) -> None:
+    with redis.Redis.from_url(system.redis_url, socket_timeout=None) as raw:
+        raw.execute_command(
+            "XADD", "capataz:inbox", "*", "kind", "message", "session", "s", "text", b"\xff\xfe", "reply_to", "raw"
+        )
+        row: Any = raw.blpop(["capataz:reply:raw"], timeout=10)
+    assert json.loads(row[1])["error"]["code"] == "bad_field"
+    model.script([{"then": {"text": "fine"}}])
+    assert client.ask("next", session="after-raw", timeout=20).answer == "fine"
+
+
+def test_reader_behind_the_trim_gets_a_snapshot(client: Client, model: ModelServer, system: System) -> None:
+    model.script([{"then": {"text": "first"}}])
+    client.ask("one", session="trim", timeout=20)
+    start = next(client.stream("trim", timeout=5)).id
+    client.ask("two", session="trim", timeout=20)
+    with system.client() as raw:
+        raw.xtrim("capataz:session:trim:events", maxlen=3, approximate=False)
+    behind = next(client.stream("trim", after=start, timeout=5))
+    assert behind.type == "snapshot"
+    assert [e["type"] for e in behind.data["history"]].count("run.ended") == 2
+    with pytest.raises(TimeoutError):  # up to date: there is nothing to tell
+        next(client.stream("trim", after=client.last_event("trim"), timeout=1))

@@ -17,7 +17,7 @@ from shared.client import Client
 from shared.entries import Event
 from shared.messages import Attachment, Reply
 from shared.settings import DataSettings, Settings
-from shared.sql import Database, runs
+from shared.sql import Database, database_url, runs
 from tests.integration.conftest import PROBE_ENV
 from tests.integration.test_messages import call, threading_wait
 from tests.support.model_server import ModelServer
@@ -174,7 +174,7 @@ def capataz(system: System, *args: str) -> Any:
 
 def test_costs_are_there_by_model_user_day_and_group(talk: Client, tiered: System) -> None:
     reply = talk.ask("what time is it?", session="costs", timeout=30)
-    database = Database(Settings.model_construct(data=DataSettings(dir=tiered.folder / "data")).sql_url)
+    database = Database(database_url(Settings.model_construct(data=DataSettings(dir=tiered.folder / "data"))))
     try:
         threading_wait(lambda: database.run_sync(lambda conn: runs.get_run(conn, reply.run, None)))
     finally:

@@ -45,7 +45,7 @@ def test_defaults() -> None:
     assert settings.coordinator.max_runs == 500
     assert settings.redis.url == ""
     assert settings.redis.durability == "strict"
-    assert settings.sql_url.startswith("sqlite:////")
+    assert settings.sql.url == ""
     assert settings.principals == ()
 
 

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- finish: the end of a run: last entries, event, replies, slot, next message, follow-up, archive due.
--- keys: run:<rid>, :replies, :mail, :ledger; session:<sid>, :queue, :log, :events; reply:*; runnable; runs:active; archive
+-- keys: run:<rid>, :replies, :mail, :ledger; session:<sid>, :queue, :log, :events; reply:*; runnable; runs:active; archive; coordinator:<cid>
 -- ARGV: 1 run, 2 cid, 3 nonce, 4 sequence, 5 body JSON (as append, with reply, force, follow_up), 6 cfg JSON
 -- returns: 'ended', or 'mail' (nothing was done: mail arrived that must be read first)
 local run, cid, nonce, seq = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])

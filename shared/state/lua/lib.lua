@@ -66,9 +66,16 @@ local function settle(cfg, sid, run, node, state, result, log_data, event_data, 
   return true
 end
 
--- Log entries, ledger rows, node ends and events of one step, in this order. Returns the log ids.
+-- Log entries, ledger rows, node ends and events of one step, in this order; at the end of a run (`ends_first`) the
+-- nodes end before the entries, so that nothing stands behind the run's last one. Returns the log ids.
 local function apply_body(cfg, sid, run, body, at)
   local ids = {}
+  if body.ends_first then
+    for _, n in ipairs(body.ends or {}) do
+      settle(cfg, sid, run, n.id, n.state, n.result, n.log, n.event, at)
+    end
+    body.ends = nil
+  end
   for _, e in ipairs(body.entries or {}) do
     ids[#ids + 1] = append_log(cfg, sid, e.t, run, e.d)
   end

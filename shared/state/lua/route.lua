@@ -1,5 +1,6 @@
 -- route: takes classified inbox entries, oldest first, each exactly once.
--- keys: inbox stream; dedupe:*; session:<sid>, :queue, :events; run:<rid>, :replies, :mail; runnable; dead; reply:*
+-- keys: inbox stream; dedupe:*; session:<sid>, :queue, :events; run:<rid>, :replies, :mail; runnable; dead; reply:*;
+--       runs:recent; hints:<cid>
 -- ARGV: 1 inbox key, 2 principal, 3 JSON array of decisions, 4 cfg JSON
 -- returns: how many entries were taken
 local inbox, principal = ARGV[1], ARGV[2]
@@ -52,11 +53,14 @@ end
 
 local function add_reply(run, name)
   if not name or name == '' then return end
-  local done = redis.call('HGET', P .. 'run:' .. run, 'reply')
-  if done then
-    push_reply(cfg, name, done)
-  else
+  local r = redis.call('HMGET', P .. 'run:' .. run, 'reply', 'state')
+  if r[1] then
+    push_reply(cfg, name, r[1])
+  elseif r[2] then
     redis.call('SADD', P .. 'run:' .. run .. ':replies', name)
+  else
+    push_reply(cfg, name, cjson.encode({ v = 1, ok = false, run = run,
+      error = { code = 'expired', message = 'this message was dealt with, and its answer is no longer kept' } }))
   end
 end
 
@@ -124,6 +128,12 @@ local function cancel_queued(run, session)
 end
 
 local function control(d, raw)
+  if known(d) then
+    if d.reply_to and d.reply_to ~= '' then
+      push_reply(cfg, d.reply_to, cjson.encode({ v = 1, ok = true, id = d.id }))
+    end
+    return
+  end
   local run = d.target_run or ''
   if run == '' and d.session ~= '' then
     run = redis.call('HGET', P .. 'session:' .. d.session, 'active') or ''
@@ -143,6 +153,7 @@ local function control(d, raw)
   if r[2] == 'ended' then
     return refuse(d, 'ended', 'the run has ended already', nil, raw)
   end
+  remember(d, run)
   redis.call('RPUSH', P .. 'run:' .. run .. ':mail', d.mail)
   hint(r[3], 'mail', run)
   if d.reply_to and d.reply_to ~= '' then push_reply(cfg, d.reply_to, cjson.encode({ v = 1, ok = true, run = run })) end

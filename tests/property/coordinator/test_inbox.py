@@ -76,7 +76,7 @@ CONTROLS = st.builds(
     scope=st.sampled_from(["once", "session", "always"]),
     id=st.none() | MESSAGE_ID,
     reply_to=st.none() | NAME,
-)
+).filter(lambda control: control.kind != "steer" or control.text.strip() != "")
 
 
 @given(ENTRIES)

@@ -43,6 +43,8 @@ def run_of(*entries: object, usage: Usage | None = None, cost: Decimal | None = 
                 run.results[entry.node] = entry.result
             case Nudge():
                 run.nudges.append(entry)
+                if entry.reason == "broken_call":
+                    run.broken_steps.append(run.steps)
         run.last = type(entry).T  # type: ignore[attr-defined]
     return run
 
@@ -94,6 +96,11 @@ ROWS: list[tuple[str, RunFold, Action | str]] = [
     ("filtered without a word", run_of(says("", Finish.CONTENT_FILTER)), Finished("content_filter", "", "failed")),
     ("a broken call", run_of(EMPTY, told("broken_call")), CallModel()),
     ("broken calls without end", run_of(*[e for _ in range(3) for e in (EMPTY, told("broken_call"))]), "broken_calls"),
+    (
+        "broken calls with good steps between",
+        run_of(*[e for _ in range(3) for e in (EMPTY, told("broken_call"), says("a"), told("continue"))]),
+        CallModel(),
+    ),
     ("the forced answer is cut", run_of(told("budget_steps"), CUT), "continue"),
     ("and asked for again", run_of(told("budget_steps"), CUT, told("continue")), CallModel(forced=True)),
     ("whitespace is no answer", run_of(says(" \n")), "empty"),

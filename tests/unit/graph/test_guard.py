@@ -128,6 +128,19 @@ def test_a_run_without_circles_reports_none() -> None:
     assert repeated(3).report == []
 
 
+def test_a_duplicate_within_one_message_is_no_circle_of_the_run() -> None:
+    guard = LoopGuard()
+    calls = [Call.of("search", {"q": "x"})] * 5
+    for actions in (["run"] * 3 + ["note"] * 2,) * 3:
+        verdicts = guard.check(calls)
+        assert [v.action for v in verdicts] == actions
+        guard.observe(
+            [(c, result_of("r") if v.action == "run" else v.result) for c, v in zip(calls, verdicts, strict=True)]
+        )
+    assert guard.report == []
+    assert {v.action for v in guard.check(calls)} == {"note"}
+
+
 def test_220_times_the_same_shell_command_ends_at_the_fifth() -> None:
     guard = LoopGuard()
     for number in range(220):

@@ -86,6 +86,19 @@ def test_no_node_outlives_the_deadline_of_the_graph() -> None:
     assert flow.next_deadline_ms is None
 
 
+def test_an_open_group_takes_nobodys_place() -> None:
+    flow = Dataflow({"plan": (), "step": (), "next": ("plan",)}, groups={"plan"})
+    flow.start("plan")
+    assert flow.running == 0
+    assert flow.ready(1) == ["step"]
+    flow.start("step")
+    assert flow.ready(1) == []
+    flow.end("step", DONE)
+    flow.end("plan", DONE)
+    assert flow.running == 0
+    assert flow.ready(1) == ["next"]
+
+
 def test_stopping_ends_whatever_has_not_ended() -> None:
     flow = Dataflow({"a": (), "b": ("a",), "c": ()})
     flow.end("c", DONE)

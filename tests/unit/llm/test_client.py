@@ -433,8 +433,19 @@ async def _no_answer(peer: Peer) -> None:
     await peer.hang()
 
 
+async def _late(peer: Peer) -> None:
+    """The whole answer, but after the deadline."""
+    await peer.reader.read(1)  # the client hangs up when its time is over
+    peer.gone.set()
+    try:
+        await stream(HELLO)(peer)
+    except ConnectionError:
+        pass
+
+
 SILENCE: dict[str, tuple[Script, str, str]] = {
     "no answer at all": (_no_answer, "first_token", ""),
+    "an answer after the deadline": (_late, "first_token", ""),
     "headers only": (silent_from(), "first_token", ""),
     "comments only": (_slowly(*[b": ping\n\n"] * 200, pause=0.02), "first_token", ""),
     "empty chunks only": (_slowly(*[sse(chunk(content=""), done=False)] * 200, pause=0.02), "first_token", ""),

@@ -95,3 +95,11 @@ def test_the_limit_is_per_event() -> None:
     for _ in range(50):
         assert parser.feed(b"data: " + b"x" * 60 + b"\n\n")
         assert parser.feed(b": comment" + b"x" * 60 + b"\n") == []
+
+
+@pytest.mark.parametrize("dialect", ["openai", "anthropic"])
+def test_memory_is_flat_over_a_long_stream(dialect: str) -> None:
+    from tests.bench.llm import LONG_MB, peak_kb
+
+    short, long = peak_kb(dialect, 1), peak_kb(dialect, LONG_MB)
+    assert long < short + 64

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, text
 
 from shared.errors import ArchiveUnavailable, ConfigError, OperatorError, StateConflict
 from shared.settings import DataSettings, Settings, SqlSettings
-from shared.sql import Database
+from shared.sql import Database, database_url
 from shared.sql.schema import MIGRATIONS
 from shared.sql.tables import REVISION
 
@@ -41,12 +41,12 @@ def test_file_and_folder_are_private(db: Database, tmp_path: Path) -> None:
 def test_default_url_is_a_file_in_the_data_folder_and_an_explicit_one_wins(tmp_path: Path) -> None:
     folder = tmp_path / "with space#and?marks"
     settings = Settings.model_construct(data=DataSettings(dir=folder), sql=SqlSettings())
-    database = Database(settings.sql_url)
+    database = Database(database_url(settings))
     database.migrate()
     database.close()
     assert (folder / "capataz.db").exists()
     explicit = settings.model_copy(update={"sql": SqlSettings(url="postgresql://host/db")})
-    assert explicit.sql_url == "postgresql://host/db"
+    assert database_url(explicit) == "postgresql://host/db"
 
 
 def test_a_function_that_raises_leaves_nothing(db: Database) -> None:
