@@ -43,6 +43,8 @@ from shared.state.session import SessionState
 log = structlog.get_logger(__name__)
 
 SWEEP_S = 1.0
+ARCHIVE_S = 5.0
+"""How often copies are looked for that whoever ended their runs did not make."""
 PAUSE_S = 0.5
 
 
@@ -64,6 +66,9 @@ class Coordinator:
         self._database = Database(database_url(settings))
         self._stopping = asyncio.Event()
         self._room = asyncio.Event()
+        self._taking = asyncio.Lock()
+        """Held while runs are taken: a claim whose answer is on its way must not look like a run that was lost."""
+        self._swept_archive = 0.0
         self._connected_since = 0.0
         self._state_ok = True
 
@@ -195,6 +200,9 @@ class Coordinator:
             self._runs.hint("mail", run)
         await self._adopt()
         self._room.set()
+        if time.monotonic() - self._swept_archive >= ARCHIVE_S:
+            self._swept_archive = time.monotonic()
+            self._runs.ended.set()
 
     async def _adopt(self) -> None:
         """Takes over runs that were given back, our own that we lost sight of, and those whose owner is gone.
@@ -205,10 +213,11 @@ class Coordinator:
         for run in sorted(await self._state.active_runs() - self._runs.runs):
             if len(self._runs) >= self.settings.coordinator.max_runs:
                 return
-            if run in self._runs.runs or (lease := await self._state.take_over(run, dead_owners=settled)) is None:
-                continue
-            log.info("run taken over", run=run)
-            self._runs.start(lease)
+            async with self._taking:
+                if run in self._runs.runs or (lease := await self._state.take_over(run, dead_owners=settled)) is None:
+                    continue
+                log.info("run taken over", run=run)
+                self._runs.start(lease)
 
     async def _claim_once(self) -> None:
         """Starts runs while there is room and something is runnable."""
@@ -218,9 +227,10 @@ class Coordinator:
 
     async def _claim(self) -> None:
         while (room := self.settings.coordinator.max_runs - len(self._runs)) > 0:
-            claimed = await self._state.claim(min(room, 50))
-            for lease, _ in claimed:
-                self._runs.start(lease)
+            async with self._taking:
+                claimed = await self._state.claim(min(room, 50))
+                for lease, _ in claimed:
+                    self._runs.start(lease)
             if len(claimed) < min(room, 50):
                 return
 

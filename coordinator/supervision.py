@@ -6,6 +6,7 @@ import asyncio
 
 import structlog
 
+from coordinator.dispatch.collector import end_open
 from coordinator.events import EventWriter
 from coordinator.handle import Handle, RunCancelled
 from coordinator.loop.ending import Outcome, cancelled, defect, end_run, failed
@@ -50,8 +51,9 @@ class Supervision:
     def _gone(self, run: str, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("work on a run ended by a fault of ours; it is taken up again", run=run, exc_info=error)
-        self._tasks.pop(run, None)
-        self._handles.pop(run, None)
+        if self._tasks.get(run) is task:  # else the run was taken up anew, under another lease
+            del self._tasks[run]
+            self._handles.pop(run, None)
         self.ended.set()
 
     def hint(self, kind: str, run: str) -> None:
@@ -89,33 +91,25 @@ class Supervision:
                 return
             log.info("mail came at the end of a run; going on", run=handle.lease.run)
 
-    async def _outcome(self, handle: Handle) -> tuple[Outcome, Change | None]:
-        loop: ReactRun | WorkflowRun | None = None
+    async def _outcome(self, handle: Handle) -> tuple[Outcome, Change]:
+        loop: ReactRun | WorkflowRun
         try:
             if handle.message.kind == "workflow":
                 loop = await WorkflowRun.prepare(handle, self._services)
             else:
                 loop = ReactRun(handle, self._services)
-            outcome = await loop.run()
             # Nodes that were started early for a message that never came have no effect and no reader.
-            leftover = (
-                await loop.collector.cancel_all("nobody asks for it any more") if loop.collector.outstanding else None
-            )
-            return outcome, leftover
+            return await loop.run(), end_open(handle, "nobody asks for it any more")
         except RunCancelled as stop:
-            change = await loop.collector.cancel_all(stop.message) if loop else None
-            return cancelled(stop.message), change
+            return cancelled(stop.message), end_open(handle, stop.message)
         except (LeaseLost, StateUnavailable, StateConflict):
             raise
         except CapatazError as error:
             log.warning("run failed", run=handle.lease.run, error=str(error))
-            return failed(error), await self._abandon(loop, "the run failed")
+            return failed(error), end_open(handle, "the run failed")
         except Exception:
             log.exception("run failed by a fault of ours", run=handle.lease.run)
-            return defect(), await self._abandon(loop, "the run failed")
-
-    async def _abandon(self, loop: ReactRun | WorkflowRun | None, why: str) -> Change | None:
-        return await loop.collector.cancel_all(why) if loop else None
+            return defect(), end_open(handle, "the run failed")
 
     async def stop(self, grace_s: float) -> None:
         """Ends the local work on all runs and gives their leases back, so that others go on at once."""

@@ -149,7 +149,8 @@ class NodeOrder(Value):
     """One node as it is sent to a worker.
 
     `args_hash` is the ledger's fingerprint of (tool, args); `not_after_ms` (Unix milliseconds) is the node's
-    deadline, also for starting. `signature` is an HMAC over all other fields.
+    deadline, also for starting. On the wire a `signature` over all fields is added (`signing.sign`); one Celery
+    message carries a list of them.
     """
 
     v: int = VERSION
@@ -163,15 +164,6 @@ class NodeOrder(Value):
     effect: Effect
     not_after_ms: int
     timeout_s: float
-    trusted_session: bool = False
-    signature: str = ""
-
-
-class Batch(Value):
-    """What one Celery message carries: nodes that became ready at the same moment."""
-
-    v: int = VERSION
-    nodes: tuple[NodeOrder, ...]
 
 
 class NodeError(Value):

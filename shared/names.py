@@ -11,7 +11,7 @@ QUEUE_WORKFLOWS: Final = "workflows"
 QUEUES: Final = (QUEUE_TOOLS, QUEUE_VISION, QUEUE_LEARNER, QUEUE_WORKFLOWS)
 
 TASK_RUN_NODES: Final = "capataz.run_nodes"
-"""Arguments: one `contract.Batch` as a JSON object."""
+"""Arguments: a list of signed orders (`signing.sign`), the nodes that became ready at the same moment."""
 
 TASK_FIRE_WORKFLOW: Final = "capataz.fire_workflow"
 """Sent by beat. Arguments: workflow name, session id. Puts one inbox entry with the slot's id."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from shared.contract import NodeOrder
@@ -25,17 +26,28 @@ def key_id(key: bytes) -> str:
     return hmac.new(key, b"capataz signing key id", hashlib.sha256).hexdigest()[:12]
 
 
-def _payload(order: NodeOrder) -> bytes:
-    return canonical_json(order.model_dump(mode="json", exclude={"signature"})).encode()
+def _signature(fields: Mapping[str, Any], key: bytes) -> str:
+    return hmac.new(key, canonical_json(fields).encode(), hashlib.sha256).hexdigest()
 
 
-def sign(order: NodeOrder, key: bytes) -> NodeOrder:
-    """The order with its signature filled in."""
-    signature = hmac.new(key, _payload(order), hashlib.sha256).hexdigest()
-    return order.model_copy(update={"signature": signature})
+def sign(order: NodeOrder, key: bytes) -> dict[str, Any]:
+    """The order as it travels: its fields as JSON values, and `signature` over all of them."""
+    wire = order.model_dump(mode="json")
+    wire["signature"] = _signature(wire, key)
+    return wire
 
 
-def verify(order: NodeOrder, key: bytes) -> bool:
-    """True if the order was signed with `key` and not changed since; and its args match its hash."""
-    expected = hmac.new(key, _payload(order), hashlib.sha256).hexdigest()
-    return hmac.compare_digest(expected, order.signature) and call_hash(order.tool, order.args) == order.args_hash
+def verified(wire: Mapping[str, Any], key: bytes) -> NodeOrder | None:
+    """The order, if it was signed with `key` and not changed since, and its args match their hash; else None.
+
+    Fields that this version does not know are covered by the signature like all others.
+    """
+    fields = {name: value for name, value in wire.items() if name != "signature"}
+    try:
+        genuine = hmac.compare_digest(_signature(fields, key), str(wire.get("signature", "")))
+        order = NodeOrder.model_validate(fields) if genuine else None
+    except (ValueError, TypeError):  # not JSON, or not an order
+        return None
+    if order is None or call_hash(order.tool, order.args) != order.args_hash:
+        return None
+    return order

@@ -37,11 +37,11 @@ def own_queues() -> tuple[str, ...]:
 
 
 @app.task(name=TASK_RUN_NODES)  # type: ignore[untyped-decorator]
-def run_nodes(batch: dict[str, Any]) -> int:
+def run_nodes(orders: list[dict[str, Any]]) -> int:
     """Runs a batch of nodes; returns how many this worker claimed."""
     if _runtime is None:
         raise CapatazError("this process is not a worker")
-    return _runtime.run(batch)
+    return _runtime.run(orders)
 
 
 @app.task(name=TASK_FIRE_WORKFLOW)  # type: ignore[untyped-decorator]

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Coroutine, Sequence
@@ -23,7 +24,7 @@ import structlog
 
 from shared.artifacts import SqlArtifacts
 from shared.catalogue import digest_of
-from shared.contract import Batch, WorkerInfo
+from shared.contract import WorkerInfo
 from shared.errors import ArchiveUnavailable, CapatazError, StateUnavailable
 from shared.ids import nonce, process_id
 from shared.keyring import load_key
@@ -75,17 +76,21 @@ class Runtime:
         self._parts: _Parts | None = None
 
     def start(self) -> None:
-        """Loads the tools and begins to beat. Raises ConfigError, StateUnavailable or ArchiveUnavailable."""
+        """Loads the tools and begins to beat; ends the process when a service that it needs is away."""
         self._registry.load_builtin()
         for problem in self._registry.load_user(self._settings.worker.tool_modules):
             log.error("user tools not loaded", problem=problem)
         self._thread.start()
-        self._call(self._build()).result(timeout=60)
+        try:
+            self._call(self._build()).result(timeout=60)
+        except (CapatazError, TimeoutError) as error:
+            # Celery only logs what a signal's handler raises: this process would take messages and run nothing.
+            sys.exit(f"worker cannot start: {error}")
         log.info("worker ready", worker=self.worker, queues=",".join(self._queues), tools=len(self._registry.tools))
 
-    def run(self, batch: dict[str, Any]) -> int:
+    def run(self, orders: list[dict[str, Any]]) -> int:
         """Runs a batch to its end; called from a Celery thread. Returns how many nodes were claimed."""
-        return self._call(self._running.envelope.run_batch(Batch.model_validate(batch))).result()
+        return self._call(self._running.envelope.run_batch(orders)).result()
 
     def drain(self) -> None:
         """Stops claiming and lets go of running nodes; returns when none is left or the grace is over."""

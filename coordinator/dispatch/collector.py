@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +21,8 @@ log = structlog.get_logger(__name__)
 
 REVIEW_S = 2.0
 """How often outstanding rows are looked at without a hint."""
+PROMPT_S = 1.0
+"""A state that takes longer than this to answer was away, and every heartbeat in it is old."""
 NO_WORKER_S = 10.0
 """How long a node waits for a worker of its queue to appear."""
 QUEUE_WAIT_S = 60.0
@@ -78,21 +81,21 @@ class Collector:
         reviewed = time.monotonic()
         while True:
             self.handle.nodes_changed.clear()
+            asked = time.monotonic()
             results = await self.handle.fetch(list(self.outstanding))
             if results:
                 for node in results:
                     del self.outstanding[node]
                 return results
-            left = reviewed + REVIEW_S - time.monotonic()
-            if left > 0:
-                try:
-                    async with asyncio.timeout(left):
-                        await self.handle.nodes_changed.wait()
-                    continue
-                except TimeoutError:
-                    pass
-            await self._review()
-            reviewed = time.monotonic()
+            now = time.monotonic()
+            if now - asked > PROMPT_S:
+                reviewed = now  # workers get their time to be heard again before anybody judges them
+            elif now - reviewed >= REVIEW_S:
+                await self._review()
+                reviewed = time.monotonic()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(reviewed + REVIEW_S - time.monotonic(), 0.0)):
+                    await self.handle.nodes_changed.wait()
 
     async def _review(self) -> None:
         """Looks for rows that nobody works on: sends them again, or ends them when that is pointless."""
@@ -137,13 +140,12 @@ class Collector:
             self._resend(item)
         return None
 
-    async def cancel_all(self, why: str) -> Change:
-        """The change that ends every outstanding node as cancelled; workers notice within a second."""
-        change = Change()
-        for item in self.outstanding.values():
-            change.ends.append((item.node.node, item.node.tool, cancelled(item.node, why)))
-        self.outstanding.clear()
-        return change
+
+def end_open(handle: Handle, why: str) -> Change:
+    """The change that ends every node of a run that has not ended, whoever planned or sent it; workers that run one
+    notice within a second. One that has ended meanwhile stays as it is."""
+    run = handle.run
+    return Change(ends=[(n.node, n.tool, cancelled(n, why)) for n in run.nodes.values() if n.node not in run.results])
 
 
 def _end(state: NodeState, code: str, text: str, *, maybe: bool = False) -> NodeResult:
@@ -189,7 +191,7 @@ def never_taken(node: Node) -> NodeResult:
 
 def cancelled(node: Node, why: str) -> NodeResult:
     """A node whose run was cancelled."""
-    maybe = node.effect is not Effect.READ
+    maybe = node.effect is not Effect.READ and bool(node.args_hash)  # without a fingerprint it was never sent
     text = f"{node.tool} was cancelled: {why}."
     if maybe:
         text += " It may have had its effect already."

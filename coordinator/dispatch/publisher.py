@@ -17,7 +17,7 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 
 from coordinator.dispatch.batches import split
-from shared.contract import Batch, NodeOrder
+from shared.contract import NodeOrder
 from shared.names import TASK_RUN_NODES
 from shared.signing import sign
 
@@ -59,15 +59,15 @@ class Publisher:
                     return
             for queue, orders in waiting.items():
                 for part in split(orders, self._workers_of(queue), self._most):
-                    self._send(queue, Batch(nodes=tuple(sign(o, self._key) for o in part)))
+                    self._send(queue, [sign(o, self._key) for o in part])
 
-    def _send(self, queue: str, batch: Batch) -> None:
+    def _send(self, queue: str, orders: list[dict[str, Any]]) -> None:
         try:
             if self._producer is None:
                 self._producer = self._app.amqp.Producer(self._app.connection_for_write())
             self._app.send_task(
                 TASK_RUN_NODES,
-                args=[batch.model_dump(mode="json")],
+                args=[orders],
                 queue=queue,
                 producer=self._producer,
                 retry=False,

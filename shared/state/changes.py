@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shared.contract import NodeResult, NodeState
-from shared.entries import LogEntry, Node, NodeEnded
+from shared.entries import LogEntry, Node
 from shared.messages import QueuedMessage, Reply
 
 
@@ -31,10 +31,12 @@ def node_event(node: str, tool: str, result: NodeResult) -> str:
 
 
 def settlement(node: str, tool: str, result: NodeResult) -> dict[str, str]:
-    """What scripts need to end a node: ledger value, log entry, event."""
+    """What scripts need to end a node: ledger value, log entry (a `NodeEnded`), event."""
+    encoded = result.model_dump_json()
     return {
-        "result": result.model_dump_json(),
-        "log": NodeEnded(node=node, result=result).model_dump_json(),
+        "result": encoded,
+        # Put together as text: the result is the larger part, and is encoded once.
+        "log": f'{{"node":{json.dumps(node)},"result":{encoded}}}',
         "event": node_event(node, tool, result),
     }
 

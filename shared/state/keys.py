@@ -40,7 +40,7 @@ TABLE: Final = (
     KeyDoc("sessions", "zset", "none; oldest beyond 10000 removed", "coordinator", "sessions by last activity"),
     KeyDoc("run:<rid>", "hash", "limits.run_ttl_s after its end", "coordinator", "state, lease, sequence, reply"),
     KeyDoc("run:<rid>:replies", "set", "limits.run_ttl_s after its end", "coordinator", "reply names of this run"),
-    KeyDoc("run:<rid>:mail", "list", "limits.run_ttl_s after its end", "coordinator", "control entries for its owner"),
+    KeyDoc("run:<rid>:mail", "list", "none; deleted at its end", "coordinator", "control entries for its owner"),
     KeyDoc("run:<rid>:ledger", "hash", "limits.run_ttl_s after its end", "coordinator, worker", "one row per node"),
     KeyDoc("runs:active", "set", "none", "coordinator", "runs with a slot; what a takeover looks through"),
     KeyDoc("runs:recent", "zset", "none; oldest beyond 1000 removed", "coordinator", "runs by time of creation"),

@@ -88,8 +88,19 @@ class NodeLedger:
             )
         return list(row) == [NodeState.RUNNING, str(attempt), self._who]
 
+    async def may_start(self, order: NodeOrder, attempt: int) -> bool:
+        """The look directly before an effect: the row is this claim's, and this worker's heartbeat is in Redis.
+
+        While the state or the heartbeat is away it waits. False if the row was taken away.
+        """
+        while await self._until_stored((order,), lambda: self.still_mine(order, attempt)):
+            if await self._until_stored((order,), self.alive):
+                return True
+            await asyncio.sleep(PAUSE_S)
+        return False
+
     async def alive(self) -> bool:
-        """True while this worker's heartbeat is in Redis: the look directly before an effect."""
+        """True while this worker's heartbeat is in Redis."""
         with mapped():
             return bool(await self._pipe.execute("EXISTS", keys.worker(self.worker)))
 

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 
 from shared.compress import cap
-from shared.contract import VERSION, Batch, Effect, NodeError, NodeOrder, NodeResult, NodeState
+from shared.contract import VERSION, Effect, NodeError, NodeOrder, NodeResult, NodeState
 from shared.errors import CapatazError, StateUnavailable
 from shared.models import PAYER, Payer
 from shared.settings import Settings
-from shared.signing import canonical_json, verify
+from shared.signing import canonical_json, verified
 from shared.state.nodes import NodeLedger
 from workers.context import Services, ToolContext
 from workers.declare import Registry, Tool, ToolOutput
@@ -47,15 +48,12 @@ class Envelope:
         self.running: dict[Claim, asyncio.Task[None]] = {}
         self.stopping = False
 
-    async def run_batch(self, batch: Batch) -> int:
-        """Claims and runs the nodes of a batch side by side; returns how many were claimed.
+    async def run_batch(self, wire: Sequence[Mapping[str, Any]]) -> int:
+        """Claims and runs signed orders side by side; returns how many were claimed.
 
         Nodes that are forged, already taken or out of time are left alone: their owner knows what to do.
         """
-        if batch.v > VERSION or any(o.v > VERSION for o in batch.nodes):
-            log.error("batch of a newer version left alone; upgrade this worker", version=batch.v)
-            return 0
-        genuine = [o for o in batch.nodes if self._genuine(o)]
+        genuine = [order for one in wire if (order := self._genuine(one)) is not None]
         if self.stopping or not genuine:
             return 0
         async with self._slots:  # do not claim what cannot start soon
@@ -74,16 +72,19 @@ class Envelope:
                 log.error("envelope failed", node=claim.order.node, exc_info=outcome)
         return len(claims)
 
-    def _genuine(self, order: NodeOrder) -> bool:
-        if verify(order, self._key):
-            return True
-        log.error(
-            "node refused: its signature is wrong",
-            node=order.node,
-            tool=order.tool,
-            hint="a forged message, or a coordinator with another CAPATAZ_SIGNING_KEY",
-        )
-        return False
+    def _genuine(self, wire: Mapping[str, Any]) -> NodeOrder | None:
+        order = verified(wire, self._key)
+        if order is None:
+            log.error(
+                "node refused: its signature is wrong",
+                node=str(wire.get("node"))[:100],
+                tool=str(wire.get("tool"))[:100],
+                hint="a forged message, or a coordinator with another CAPATAZ_SIGNING_KEY",
+            )
+        elif order.v > VERSION:
+            log.error("node of a newer version left alone; upgrade this worker", version=order.v)
+            return None
+        return order
 
     async def _claim(self, orders: Sequence[NodeOrder]) -> list[Claim]:
         answers = await self._ledger.claim(orders)
@@ -117,14 +118,16 @@ class Envelope:
         tool = self._registry.get(order.tool)
         if tool is None:
             return results.unknown_tool(order.tool)
+        if tool.spec.effect is Effect.WRITE and not await self._ledger.may_start(order, claim.attempt):
+            raise asyncio.CancelledError
         now_ms = int(time.time() * 1000)
         seconds = min(order.timeout_s, tool.spec.timeout_s, (order.not_after_ms - now_ms) / 1000)
-        if tool.spec.effect is Effect.WRITE and not await self._ledger.still_mine(order, claim.attempt):
-            raise asyncio.CancelledError
+        if seconds <= 0:  # it has waited for too long, and has done nothing
+            return results.timeout(order.tool, 0.0, Effect.READ)
         PAYER.set(Payer(order.principal, order.session, order.run, tool.spec.group))  # this task is the call's alone
         ctx = self._context(order, now_ms + int(seconds * 1000))
         try:
-            async with asyncio.timeout(max(seconds, 0.0)):
+            async with asyncio.timeout(seconds):
                 output = await tool.call(ctx, order.args)
             return await self._shape(tool, order, output)
         except TimeoutError:

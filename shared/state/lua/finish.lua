@@ -28,7 +28,8 @@ redis.call('SREM', P .. 'runs:active', run)
 for _, name in ipairs(redis.call('SMEMBERS', rkey .. ':replies')) do
   push_reply(cfg, name, body.reply)
 end
-for _, suffix in ipairs({ '', ':replies', ':mail', ':ledger' }) do
+redis.call('DEL', rkey .. ':mail') -- nobody reads it any more
+for _, suffix in ipairs({ '', ':replies', ':ledger' }) do
   redis.call('EXPIRE', rkey .. suffix, cfg.run_ttl_s)
 end
 redis.call('ZADD', P .. 'archive', at, run)
