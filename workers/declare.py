@@ -106,6 +106,7 @@ class Tool:
         Raises ModelError for wrong arguments, whatever the function raises, and CapatazError when its result is
         not JSON.
         """
+        args, ignored = self._without_unknown(args)
         kwargs = self.validate(args)
         if inspect.iscoroutinefunction(self.fn):
             result = await self.fn(ctx, **kwargs)
@@ -117,7 +118,18 @@ class Tool:
             json.dumps(output.value, allow_nan=False)
         except (TypeError, ValueError, RecursionError) as error:
             raise CapatazError(f"{self.name} returned a value that is not JSON: {error}", hint=self.where) from error
+        if ignored:
+            output = replace(output, text=f"{output.seen}\n[ignored, there is no such argument: {', '.join(ignored)}]")
         return output
+
+    def _without_unknown(self, args: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[str]]:
+        """The arguments without those that do not exist, and their names; only where a call has no effect.
+
+        Small models fill in words of the schema ("required") as arguments, and repeat them when refused.
+        """
+        known = self.spec.parameters.get("properties", {})
+        ignored = [name for name in args if name not in known] if self.spec.effect is Effect.READ else []
+        return {name: value for name, value in args.items() if name not in ignored}, ignored
 
 
 @dataclass(frozen=True)

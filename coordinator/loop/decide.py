@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Literal
 
 from coordinator.loop.guard import LoopGuard, ending_text, loop_ended
+from coordinator.loop.prose import is_call
 from shared.entries import Assistant, Node
 from shared.fold import RunFold
 from shared.llm.model import Finish
@@ -88,6 +89,12 @@ BUDGET_TEXT = (
     "what is known, and say what could not be done."
 )
 CONTINUE_TEXT = "Your answer was cut off by the output limit. Continue exactly where it stopped, without repeating."
+CALL_AS_TEXT = (
+    "You wrote a tool call as text; nothing was run. Call the tool itself if you need it, or answer in plain words."
+)
+PLAIN = "plain_answer"
+"""Reason of the nudge after which the model is shown the conversation as plain text, without tools."""
+PLAIN_TEXT = "No tools are left to call. Answer in plain words."
 EMPTY_TEXT = "Your last message was empty. Answer the user, or call a tool."
 
 
@@ -121,9 +128,15 @@ def _after_answer(run: RunFold, forced: str) -> Action:
     if cut and _continuations(run) < MOST_CONTINUATIONS:
         return Tell("continue", CONTINUE_TEXT)
     answer = answer_text(run)
+    if is_call(answer):
+        if not forced and not any(n.reason == "call_as_text" for n in run.nudges):
+            return Tell("call_as_text", CALL_AS_TEXT)
+        answer = ""  # no answer, at any rate
     if not answer.strip() and not cut:
-        if forced:
+        if forced and any(n.reason == PLAIN for n in run.nudges):
             return Finished(forced, "", "failed")
+        if forced:  # it called tools that are not there any more, or said nothing
+            return Tell(PLAIN, PLAIN_TEXT)
         if any(n.reason == "empty" for n in run.nudges):
             return Tell("empty_answers", BUDGET_TEXT.format(reason="empty answers"))
         return Tell("empty", EMPTY_TEXT)

@@ -17,6 +17,7 @@ from sqlalchemy import Connection
 
 from coordinator.context.agent import Agent
 from coordinator.context.instructions import read_instructions
+from coordinator.context.plain import told
 from coordinator.context.prompt import fill, system_prompt, tail
 from coordinator.dispatch.collector import Collector
 from coordinator.graph.plan_tool import DESCRIPTION as PLAN_DESCRIPTION
@@ -209,13 +210,13 @@ class ReactRun:
 
     async def _step(self, forced: bool) -> None:
         """One model call, logged together with the nodes that it asks for."""
-        offered = self._offered()
         messages, notices = repair(tuple(self._handle.session.messages))
+        plain = forced and any(n.reason == d.PLAIN for n in self._handle.run.nudges)
         request = Request(
             model="",
             system=self._system,
-            messages=messages,
-            tools=self._definitions(offered),
+            messages=(told(messages),) if plain else messages,
+            tools=() if plain else self._definitions(self._offered()),
             # The dialect decides whether a last answer keeps the definitions for the sake of the cached prefix.
             tool_choice="none" if forced else "auto",
             max_tokens=self._agent.max_tokens,

@@ -380,3 +380,30 @@ def test_reader_behind_the_trim_gets_a_snapshot(client: Client, model: ModelServ
     assert [e["type"] for e in behind.data["history"]].count("run.ended") == 2
     with pytest.raises(TimeoutError):  # up to date: there is nothing to tell
         next(client.stream("trim", after=client.last_event("trim"), timeout=1))
+
+
+def test_a_model_that_calls_although_nothing_is_left_is_asked_in_plain_words(
+    client: Client, model: ModelServer
+) -> None:
+    model.script(
+        [
+            {"when": {"user": "conversation so far"}, "then": {"text": "plainly: {{user|find:tag.:.(\\w+)}}"}},
+            {"when": {"has_tools": False, "user": "used up"}, "then": {"text": ""}},
+            {"then": {"calls": [call("probe_read", tag="seen{{count}}")]}},
+        ]
+    )
+    reply = client.ask("go", session="plain", budget={"steps": 2}, timeout=20)
+    assert reply.answer == "plainly: seen0"
+    assert reply.finish_reason == "budget_steps"
+    assert of_agents(model)[-1].body.get("tools") is None
+
+
+def test_an_argument_that_does_not_exist_is_ignored_where_nothing_is_changed(
+    client: Client, model: ModelServer
+) -> None:
+    rows = [call("calculate", expression="2+3", required=["expression"]), call("probe_write", tag="w", required=[])]
+    model.script(calls(*rows))
+    reply = client.ask("go", session="extra", timeout=20)
+    assert "2+3 = 5" in reply.answer
+    assert "no such argument: required" in reply.answer
+    assert "unknown argument `required`" in reply.answer
