@@ -7,6 +7,7 @@ them; if the stream fails they belong to nobody, and an equal call of the next a
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections import deque
 from typing import Any
@@ -22,6 +23,9 @@ from shared.ids import node_id
 from shared.llm.model import ToolCall
 from shared.signing import call_hash
 from shared.state.changes import Change
+
+
+_MAYBE = re.compile(r"\$\{?[0-9a-z_]")
 
 
 class EarlyStart:
@@ -86,15 +90,15 @@ def unadopted(handle: Handle, step: int) -> dict[str, str]:
 
 def may_need_others(arguments: dict[str, Any]) -> bool:
     """True if a call's arguments could hold a reference, which cannot be known before the turn is whole."""
-    return AFTER_KEY in arguments or LABEL_KEY in arguments or _has_dollar(arguments)
+    return AFTER_KEY in arguments or LABEL_KEY in arguments or _may_refer(arguments)
 
 
-def _has_dollar(value: Any) -> bool:
+def _may_refer(value: Any) -> bool:
     if isinstance(value, str):
-        return "$" in value
+        return _MAYBE.search(value) is not None
     if isinstance(value, dict):
-        return any(_has_dollar(v) for v in value.values())
-    return isinstance(value, list) and any(_has_dollar(v) for v in value)
+        return any(_may_refer(v) for v in value.values())
+    return isinstance(value, list) and any(_may_refer(v) for v in value)
 
 
 def planned_event(node: Node) -> dict[str, Any]:
