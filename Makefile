@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test lint format bench clean
+.PHONY: help setup demo up test lint format bench bench-peers chaos clean
 
 help:
 	@echo "make setup   virtual environment with everything that is needed"
@@ -15,7 +15,9 @@ help:
 	@echo "make up      a whole system on this machine, until Ctrl-C"
 	@echo "make test    all tests"
 	@echo "make lint    formatting, lint, types, import rules"
-	@echo "make bench   measurements, one line each"
+	@echo "make bench   measurements, one line each, in some minutes"
+	@echo "make chaos   processes and servers die under load (MINUTES=30 SEED=1), and what must hold is checked"
+	@echo "make bench-peers   the turn of PERF1 in other engines, which it installs into .bench/"
 
 setup: $(STAMP)
 
@@ -51,5 +53,14 @@ format: setup
 bench: setup
 	@$(BIN)/python -m tests.bench
 
+bench-peers: setup
+	@$(BIN)/python -m tests.bench.peers
+
+MINUTES ?= 30
+SEED ?= 1
+
+chaos: setup
+	@$(BIN)/python -m tests.chaos --minutes $(MINUTES) --seed $(SEED)
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .bench build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -196,6 +196,8 @@ class Coordinator:
         await asyncio.sleep(SWEEP_S)
         await self._directory.refresh()
         await self._intake.work()
+        for run in await self._state.lost(self._runs.leases):
+            self._runs.let_go(run)
         for run in await self._state.with_mail(self._runs.runs):
             self._runs.hint("mail", run)
         await self._adopt()

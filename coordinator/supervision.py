@@ -56,6 +56,17 @@ class Supervision:
             self._handles.pop(run, None)
         self.ended.set()
 
+    @property
+    def leases(self) -> list[Lease]:
+        """The leases under which this process works."""
+        return [handle.lease for handle in self._handles.values()]
+
+    def let_go(self, run: str) -> None:
+        """Ends the local work on a run that is another's now: what it still says would only get in that one's way."""
+        log.warning("run let go: its lease is gone", run=run)
+        if (task := self._tasks.get(run)) is not None:
+            task.cancel()
+
     def hint(self, kind: str, run: str) -> None:
         """Something of a run changed."""
         if (handle := self._handles.get(run)) is not None:

@@ -93,6 +93,7 @@ class Collector:
             elif now - reviewed >= REVIEW_S:
                 await self._review()
                 reviewed = time.monotonic()
+                continue  # what it ended are results
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(reviewed + REVIEW_S - time.monotonic(), 0.0)):
                     await self.handle.nodes_changed.wait()
@@ -103,6 +104,7 @@ class Collector:
             (o.node.node, o.node.tool, unknown_outcome(o.node), worn_out(o.node)) for o in self.outstanding.values()
         ]
         ends = Change()
+        empty: dict[str, bool] = {}
         for found in await self.handle.state.review(self.handle.lease, wanted):
             item = self.outstanding[found.node]
             if found.state == "ended":
@@ -110,18 +112,23 @@ class Collector:
             if found.state == "requeued":
                 self.handle.events.write("notice", code="node_requeued", text=f"{item.node.tool} is sent again")
                 self._resend(item)
-            elif (end := await self._overdue(item, found.state)) is not None:
-                ends.ends.append((found.node, item.node.tool, end))
-        if ends.ends:
+            elif (end := await self._overdue(item, found.state, empty)) is not None:
+                where = ends.unstarted if found.state == "planned" else ends.ends
+                where.append((found.node, item.node.tool, end))
+        if ends.ends or ends.unstarted:
             await self.handle.commit(ends)
 
     def _resend(self, item: Outstanding) -> None:
         item.sent_at = time.monotonic()
-        item.sends += 1
+        if not self.publisher.failing:  # what the broker does not take has not been sent
+            item.sends += 1
         self._publish(item)
 
-    async def _overdue(self, item: Outstanding, state: str) -> NodeResult | None:
-        """How a node that is not done must end now, or None to go on waiting (perhaps after sending it again)."""
+    async def _overdue(self, item: Outstanding, state: str, empty: dict[str, bool]) -> NodeResult | None:
+        """How a node that is not done must end now, or None to go on waiting (perhaps after sending it again).
+
+        `empty` keeps for one review which queues are: a broker that does not answer is asked once, not for each node.
+        """
         node, now = item.node, time.monotonic()
         if int(time.time() * 1000) > node.not_after_ms + 1000:
             started = state == "running"
@@ -134,11 +141,17 @@ class Collector:
                 return nobody_there(node, self.directory.foreign)
             return None
         item.unserved_since = None
-        if now - item.sent_at >= REVIEW_S and await self.publisher.depth(node.queue) in (0, None):
+        if now - item.sent_at >= REVIEW_S and await self._is_empty(node.queue, empty):
             if item.sends >= MOST_SENDS:
                 return never_taken(node)
             self._resend(item)
         return None
+
+    async def _is_empty(self, queue: str, known: dict[str, bool]) -> bool:
+        """True if nothing waits in a queue, or if the broker does not say."""
+        if queue not in known:
+            known[queue] = self.publisher.failing or await self.publisher.depth(queue) in (0, None)
+        return known[queue]
 
 
 def end_open(handle: Handle, why: str) -> Change:

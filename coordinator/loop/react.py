@@ -215,7 +215,7 @@ class ReactRun:
         request = Request(
             model="",
             system=self._system,
-            messages=(told(messages),) if plain else messages,
+            messages=(told(messages, {n.text for n in self._handle.run.nudges}),) if plain else messages,
             tools=() if plain else self._definitions(self._offered()),
             # The dialect decides whether a last answer keeps the definitions for the sake of the cached prefix.
             tool_choice="none" if forced else "auto",

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from shared.contract import NodeResult, NodeState
+from shared.contract import NodeResult
 from shared.entries import LogEntry, Node
 from shared.messages import QueuedMessage, Reply
 
@@ -50,6 +50,8 @@ class Change:
     nodes: list[Node] = field(default_factory=list)
     ends: list[tuple[str, str, NodeResult]] = field(default_factory=list)
     """(node, tool, result) of nodes that the owner ends itself."""
+    unstarted: list[tuple[str, str, NodeResult]] = field(default_factory=list)
+    """The same, for nodes that end so only if no worker has claimed them meanwhile."""
     set: dict[str, str] = field(default_factory=dict)
     mail_read: int = 0
 
@@ -69,10 +71,10 @@ class Change:
             body["nodes"] = [
                 {"id": n.node, "hash": n.args_hash, "effect": n.effect, "not_after": n.not_after_ms} for n in self.nodes
             ]
-        if self.ends:
+        if self.ends or self.unstarted:
             body["ends"] = [
-                {"id": node, "state": _terminal(result.state), **settlement(node, tool, result)}
-                for node, tool, result in self.ends
+                *(_end(*end) for end in self.ends),
+                *(_end(*end) | {"unstarted": True} for end in self.unstarted),
             ]
         if self.set:
             body["set"] = self.set
@@ -97,7 +99,7 @@ class Change:
         return json.dumps(body)
 
 
-def _terminal(state: NodeState) -> NodeState:
-    if not state.terminal:
-        raise ValueError(f"{state} is not the end of a node")
-    return state
+def _end(node: str, tool: str, result: NodeResult) -> dict[str, Any]:
+    if not result.state.terminal:
+        raise ValueError(f"{result.state} is not the end of a node")
+    return {"id": node, "state": result.state, **settlement(node, tool, result)}

@@ -92,6 +92,16 @@ class RunState:
             return None
         return Lease(run, row[0], row[1], self._cid, token, int(row[2]))
 
+    async def lost(self, leases: Iterable[Lease]) -> list[str]:
+        """The runs of those leases that somebody else has taken over."""
+        held = list(leases)
+        with mapped():
+            rows = await asyncio.gather(
+                *(self._pipe.execute("HMGET", keys.run(lease.run), "owner", "nonce") for lease in held)
+            )
+        pairs = zip(held, rows, strict=True)
+        return [lease.run for lease, row in pairs if list(row) != [lease.coordinator, lease.nonce]]
+
     async def append(self, lease: Lease, change: Change) -> list[str]:
         """Applies a change; returns the log ids of its entries."""
         number = lease.sequence + 1

@@ -1,11 +1,12 @@
-"""`python -m tests.bench [NAME …]`: all measurements, or those named (llm, perf1, perf3, perf4, perf6)."""
+"""`python -m tests.bench [NAME …]`: all measurements, or those named. Each prints its lines, the last one the total."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
 
-from tests.bench import first_token, hop, llm, memory, overhead
+from tests.bench import early, elision, first_token, graph_cost, graphs, hop, llm, memory, overhead, recovery, scaling
+from tests.bench.report import Stopwatch
 
 
 def _overhead() -> None:
@@ -14,11 +15,17 @@ def _overhead() -> None:
 
 
 MEASUREMENTS: dict[str, Callable[[], None]] = {
-    "llm": llm.measure,
     "perf1": _overhead,
+    "perf2": graphs.measure,
     "perf3": hop.measure,
     "perf4": first_token.measure,
     "perf6": memory.measure,
+    "perf8": scaling.measure,
+    "early": early.measure,
+    "graphcost": graph_cost.measure,
+    "dag6": elision.measure,
+    "llm": llm.measure,
+    "dur2": recovery.measure,
 }
 
 
@@ -27,8 +34,12 @@ def main() -> None:
     wanted = sys.argv[1:] or list(MEASUREMENTS)
     if unknown := [w for w in wanted if w not in MEASUREMENTS]:
         sys.exit(f"unknown measurement {unknown[0]}; known are {', '.join(MEASUREMENTS)}")
+    total = Stopwatch()
     for name in wanted:
+        watch = Stopwatch()
         MEASUREMENTS[name]()
+        print(f"{name}: {watch.s:.0f} s", flush=True)
+    print(f"bench: {total.s:.0f} s in all", flush=True)
 
 
 if __name__ == "__main__":

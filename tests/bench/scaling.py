@@ -1,12 +1,12 @@
 """PERF8: nodes a second with 1, 2 and 4 worker processes, and what one node costs each process.
 
-Eight sessions at once each run one turn of 60 calls; counted is from the first node planned to the last result. Two
+Eight sessions at once each run one turn of 40 calls; counted is from the first node planned to the last result. Two
 kinds of work: `wait` sleeps 100 ms in workers of 8 slots, which bounds a worker to 80 nodes a second; `cpu` computes
 about 5 ms in pure Python, which bounds a worker to one core. Model, coordinator, Redis and load generator take their
 share of the same cores: on two cores `cpu` cannot double from two workers to four, whatever the system does, and `wait`
 ends at what the cores can hand out. NODECOST says how much that is: milliseconds of CPU for one node in coordinator,
 workers, state Redis and broker, and what the state Redis executed for it. With one node a message instead of twenty the
-difference is the cost of a Celery message.
+difference is the cost of a Celery message. RUNCOST is the same for whole runs of a single call.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.support.processes import System
 
 WORKERS = (1, 2, 4)
 SESSIONS = 8
-CALLS = 60
+CALLS = 40
 SLOTS = 8
 WAIT_S = 0.1
 SPIN_S = 0.005
@@ -42,15 +42,15 @@ def loops_for(seconds: float) -> int:
     return round(probe * seconds / min(taken))
 
 
-def _load(client: Client, name: str) -> float:
+def _load(client: Client, name: str, calls: int = CALLS) -> float:
     """Runs all sessions at once; returns nodes a second."""
     names = [f"{name}-{number}" for number in range(SESSIONS)]
     with ThreadPoolExecutor(SESSIONS) as pool:
         list(pool.map(lambda session: ask(client, session), names))
     found: list[Times] = [times(client.history(session)) for session in names]
     nodes = [timing for turn in found for timing in turn.nodes]
-    if len(nodes) != SESSIONS * CALLS:
-        raise RuntimeError(f"{len(nodes)} nodes ran instead of {SESSIONS * CALLS}")
+    if len(nodes) != SESSIONS * calls:
+        raise RuntimeError(f"{len(nodes)} nodes ran instead of {SESSIONS * calls}")
     return len(nodes) * 1000 / (max(n.ended_ms for n in nodes) - min(n.planned_ms for n in nodes))
 
 
@@ -85,7 +85,9 @@ def measure() -> None:
                     line("PERF8", workers=count, kind=kind, nodes_per_s=rate)
         for batch in (20, 1):
             with system(model.url, COORDINATOR__BATCH=str(batch)) as running:
-                _costs(running, model, batch)
+                _print_costs(running, model, "NODECOST", calls=CALLS, loads=1, batch=batch)
+                if batch > 1:
+                    _print_costs(running, model, "RUNCOST", calls=1, loads=5)
 
 
 @dataclass(frozen=True)
@@ -111,16 +113,16 @@ class _Used:
         )
 
 
-def _costs(running: System, model: ModelServer, batch: int) -> None:
-    """Prints what one node without work costs when the system has nothing else to do."""
-    model.script(script([call("bench_sleep", seconds=0.0, tag=str(n)) for n in range(CALLS)]))
+def _print_costs(running: System, model: ModelServer, name: str, *, calls: int, loads: int, **also: int) -> None:
+    """Prints what one call without work costs, in turns of `calls` calls, when the system has nothing else to do."""
+    model.script(script([call("bench_sleep", seconds=0.0, tag=str(n)) for n in range(calls)]))
     client = Client.connect(running.redis_url)
-    ask(client, "warm")
+    ask(client, f"warm-{name}")
     before = _Used.of(running)
-    _load(client, "costs")
+    for number in range(loads):
+        _load(client, f"{name}-{number}", calls)
     after = _Used.of(running)
-    nodes = SESSIONS * CALLS
-    cpu = {f"{name}_ms": (after.cpu[name] - before.cpu[name]) * 1000 / nodes for name in after.cpu}
-    calls = {name: count - before.calls.get(name, 0) for name, count in after.calls.items()}
-    scripts = calls.get("evalsha", 0) / nodes
-    line("NODECOST", batch=batch, **cpu, scripts=scripts, commands=sum(calls.values()) / nodes)
+    count = SESSIONS * calls * loads
+    cpu = {f"{place}_ms": (after.cpu[place] - before.cpu[place]) * 1000 / count for place in after.cpu}
+    done = {command: total - before.calls.get(command, 0) for command, total in after.calls.items()}
+    line(name, **also, **cpu, scripts=done.get("evalsha", 0) / count, commands=sum(done.values()) / count)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from tests.chaos.run import play
 
@@ -14,8 +15,9 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--users", type=int, default=6)
+    parser.add_argument("--logs", type=Path, help="a folder for what the processes print")
     options = parser.parse_args()
-    report = play(options.seed, options.minutes * 60, options.users)
+    report = play(options.seed, options.minutes * 60, options.users, options.logs)
     print(f"seed={options.seed} minutes={options.minutes:g} {report}", flush=True)
     sys.exit(bool(report.wrong))
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import redis
 
+from ops.rehearsal.wire import Wire
 from ops.rehearsal.wire_anthropic import AnthropicWire
 from ops.rehearsal.wire_openai import OpenAIWire
 from shared.contract import Effect, NodeResult, NodeState
@@ -27,7 +28,7 @@ from shared.state import keys
 from tests.chaos.load import Sent, replies
 from tests.chaos.tools import EFFECTS
 
-WIRES = {"openai": OpenAIWire(), "anthropic": AnthropicWire()}
+WIRES: dict[str, Wire] = {"openai": OpenAIWire(), "anthropic": AnthropicWire()}
 NEVER_STARTED = (NodeState.SKIPPED, NodeState.REFUSED, NodeState.DENIED)
 NOBODY = ("no_worker", "not_taken")
 """Codes of failures that say that no worker ever took the node."""
@@ -64,7 +65,9 @@ class World:
                 world.logs[name] = [decode(i, f) for i, f in rows]
             elif kind == "session" and part == "events":
                 rows = client.xrange(key)
-                world.events[name] = [Event(id=i, type=f["type"], run=f["run"], data=json.loads(f["data"] or "{}")) for i, f in rows]
+                world.events[name] = [
+                    Event(id=i, type=f["type"], run=f["run"], data=json.loads(f["data"] or "{}")) for i, f in rows
+                ]
             elif kind == "run" and not part:
                 world.runs[name] = client.hgetall(key)  # type: ignore[assignment]
         path = workspace / EFFECTS
@@ -102,7 +105,9 @@ def answers(world: World, sent: Sequence[Sent], client: redis.Redis) -> list[str
 
 def _ends(world: World) -> list[str]:
     wrong = []
-    final = Counter(e.run for events in world.events.values() for e in events if e.type in ("run.finished", "run.failed"))
+    final = Counter(
+        e.run for events in world.events.values() for e in events if e.type in ("run.finished", "run.failed")
+    )
     ended = Counter(e.run for log in world.logs.values() for e in log if isinstance(e.value, RunEnded))
     opened = Counter(e.run for log in world.logs.values() for e in log if isinstance(e.value, UserMessage))
     for run, row in world.runs.items():
@@ -112,7 +117,9 @@ def _ends(world: World) -> list[str]:
             wrong.append(f"run {run} has {final[run]} final events")
         if ended[run] != opened[run] or ended[run] > 1:
             wrong.append(f"run {run} began {opened[run]} times in the log and ended {ended[run]} times")
-    ids = Counter(e.value.id for log in world.logs.values() for e in log if isinstance(e.value, UserMessage) and e.value.id)
+    ids = Counter(
+        e.value.id for log in world.logs.values() for e in log if isinstance(e.value, UserMessage) and e.value.id
+    )
     wrong += [f"message {i} opened {n} runs" for i, n in ids.items() if n > 1]
     return wrong
 
@@ -126,7 +133,12 @@ def effects(world: World, hurt: Collection[int]) -> list[str]:
     done = Counter(line.node for line in world.lines if line.kind == "write")
     tags = Counter(line.tag for line in world.lines if line.kind == "write")
     wrong += [f"the write {tag} happened {n} times" for tag, n in tags.items() if n > 1]
-    workers = {e.data["node"]: str(e.data["worker"]) for events in world.events.values() for e in events if e.type == "node.started"}
+    workers = {
+        e.data["node"]: str(e.data["worker"])
+        for events in world.events.values()
+        for e in events
+        if e.type == "node.started"
+    }
     known = set()
     for node, result in world.nodes():
         known.add(node.node)
@@ -137,7 +149,9 @@ def effects(world: World, hurt: Collection[int]) -> list[str]:
             if node.effect is not Effect.WRITE:
                 wrong.append(f"{node.effect} node {node.node} has an unknown outcome")
             if not any(f"-{pid}-" in workers.get(node.node, "") for pid in hurt):
-                wrong.append(f"node {node.node} has an unknown outcome, but its worker {workers.get(node.node)} was left alone")
+                wrong.append(
+                    f"node {node.node} has an unknown outcome, but its worker {workers.get(node.node)} was left alone"
+                )
         if node.tool == "chaos_write":
             wrong += _count(node, result, done[node.node])
     wrong += [f"a write of an unknown node {node}" for node in done if node not in known]
@@ -200,7 +214,11 @@ def _shape(messages: Sequence[Message]) -> list[str]:
         wrong += [f"the call id {i} is used twice" for i in wanted if i in seen]
         seen.update(wanted)
         after = messages[at + 1] if at + 1 < len(messages) else None
-        got = [b.call_id for b in after.blocks if isinstance(b, ToolResult)] if after is not None and after.role == "tool" else []
+        got = (
+            [b.call_id for b in after.blocks if isinstance(b, ToolResult)]
+            if after is not None and after.role == "tool"
+            else []
+        )
         if got != wanted:
             wrong.append(f"the calls at {at} are {wanted}, the results after them {got}")
     return wrong
@@ -225,7 +243,7 @@ def leftovers(client: redis.Redis) -> list[str]:
             open_rows = [f for f, v in row.items() if f.endswith(":s") and not NodeState(v).terminal]
             wrong += [f"{key} has an open row {f}: {row[f]}" for f in open_rows]
         elif key.startswith(keys.session("")) and client.type(key) == "hash" and client.hget(key, "active"):
-            wrong.append(f"{key} still has the active run {client.hget(key, 'active')}")
+            wrong.append(f"{key} still has the active run {client.hget(key, 'active')!r}")
         elif key.startswith(f"{keys.PREFIX}gate:slots:") and client.zcard(key):
             wrong.append(f"{key} still holds slots")
     return wrong
@@ -240,9 +258,13 @@ def archived(world: World, url: str) -> list[str]:
             rows = {e.entry_id: e for e in database.run_sync(lambda conn, s=session: archive.entries(conn, s, None))}  # type: ignore[misc]
             missing = [e for e in log if e.run and e.id not in rows]
             wrong += [f"session {session}: the {e.type} of run {e.run} is not in SQL" for e in missing]
-            wrong += [f"session {session}: {e.id} differs in SQL" for e in log if e.id in rows and rows[e.id].type != e.type]
+            wrong += [
+                f"session {session}: {e.id} differs in SQL" for e in log if e.id in rows and rows[e.id].type != e.type
+            ]
             wrong += [f"session {session}: SQL has {i}, the log has not" for i in rows.keys() - {e.id for e in log}]
-        for run, end in {e.run: e.value for log in world.logs.values() for e in log if isinstance(e.value, RunEnded)}.items():
+        for run, end in {
+            e.run: e.value for log in world.logs.values() for e in log if isinstance(e.value, RunEnded)
+        }.items():
             row = database.run_sync(lambda conn, r=run: runs.get_run(conn, r, None))  # type: ignore[misc]
             if row is None or (row.state, row.answer, row.steps) != (end.state, end.answer, end.steps):
                 wrong.append(f"run {run} ended as {end.state} in the log and stands as {row and row.state} in SQL")

@@ -75,7 +75,7 @@ class Submitter:
             name = f"chaos-{nonce()}"
             try:
                 with self._connect() as client:
-                    client.xadd(keys.inbox(), fields(name))  # type: ignore[arg-type]
+                    client.xadd(keys.inbox(), fields(name))
             except redis.RedisError:
                 sent.doubtful.append(name)
                 threading.Event().wait(RESEND_S)

@@ -18,7 +18,9 @@ def turn(kind: str, step: int, *calls: dict[str, Any], stream_ms: int = 200) -> 
     return {"when": when, "then": {"calls": list(calls), "stream_ms": stream_ms, "delta_chars": 40}}
 
 
-def answer(kind: str, step: int, text: str = f"done {UID}: {{{{count}}}} results", stream_ms: int = 150) -> dict[str, Any]:
+def answer(
+    kind: str, step: int, text: str = f"done {UID}: {{{{count}}}} results", stream_ms: int = 150
+) -> dict[str, Any]:
     """The rule for their answer."""
     when = {"user": rf"^{kind} (?P<uid>\w+)", "min_step": step}
     return {"when": when, "then": {"text": text, "stream_ms": stream_ms}}

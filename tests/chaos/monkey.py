@@ -1,4 +1,4 @@
-"""Who hurts what and when: a schedule from a seed, and the small supervisor that carries it out and starts again what died."""
+"""Who hurts what and when: a schedule from a seed, and the small supervisor that carries it out and heals again."""
 
 from __future__ import annotations
 
@@ -91,7 +91,9 @@ class Monkey:
             self._start_again()
             time.sleep(TICK_S)
 
-    def _begin(self, act: Act, due: list[tuple[float, int, Callable[[], None]]], order: itertools.count[int], began: float) -> None:
+    def _begin(
+        self, act: Act, due: list[tuple[float, int, Callable[[], None]]], order: itertools.count[int], began: float
+    ) -> None:
         if act.target in self._down or act.target in self._paused:
             return
         self.done[f"{act.deed} {act.target.partition('-')[0]}"] += 1

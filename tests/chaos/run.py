@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,15 +44,16 @@ class Report:
         return "\n".join([f"CHAOS {numbers}", *(f"WRONG {line}" for line in self.wrong)])
 
 
-def play(seed: int, seconds: float, users: int = 6, env: dict[str, str] | None = None) -> Report:
-    """Chaos of `seconds` under the load of that many users, on a system of its own."""
+def play(seed: int, seconds: float, users: int = 6, logs: Path | None = None) -> Report:
+    """Chaos of `seconds` under the load of that many users, on a system of its own; its logs are kept in `logs`."""
     with ModelServer(rules=RULES, keep=20_000) as model:
-        system = System(model_url=model.url, coordinators=2, workers=2, beat=True, env={**ENV, **(env or {})})
+        system = System(model_url=model.url, coordinators=2, workers=2, beat=True, env=ENV)
         try:
             system.start()
             return _play(system, model, seed, seconds, users)
         finally:
-            keep_logs(system)
+            if logs is not None:
+                _keep_logs(system, logs)
             system.stop()
 
 
@@ -85,7 +86,7 @@ def judge(system: System, model: ModelServer, submitter: Submitter, monkey: Monk
 
 
 def wait_for_rest(system: System, submitter: Submitter, timeout_s: float = SETTLE_S) -> None:
-    """Returns when everything is answered, ended and archived; gives up silently, for the checks say what is missing."""
+    """Returns when everything is answered, ended and archived, or time is up: the checks say then what is missing."""
     give_up = time.monotonic() + timeout_s
     while time.monotonic() < give_up:
         with system.client() as client:
@@ -114,17 +115,12 @@ def _counts(world: check.World, submitter: Submitter, monkey: Monkey) -> dict[st
         **{f"node {state.value}": nodes[state] for state in NodeState if nodes[state]},
         "taken_over": sum(e.data.get("code") == "taken_over" for es in world.events.values() for e in es),
         **dict(sorted(monkey.done.items())),
-        "ended by themselves": sum(monkey.lost.values()),
+        **{f"{target} ended by itself": count for target, count in sorted(monkey.lost.items())},
     }
 
 
-def keep_logs(system: System, keep: Callable[[], Path | None] = lambda: None) -> None:
-    """Copies the logs of the processes to the folder that `CHAOS_LOGS` names, if it does."""
-    import os
-    import shutil
-
-    if target := os.environ.get("CHAOS_LOGS"):
-        folder = Path(target)
-        folder.mkdir(parents=True, exist_ok=True)
-        for log in system.folder.glob("*.log"):
-            shutil.copy(log, folder / log.name)
+def _keep_logs(system: System, folder: Path) -> None:
+    """Copies what the processes have printed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for log in system.folder.glob("*.log"):
+        shutil.copy(log, folder / log.name)

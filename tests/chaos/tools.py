@@ -1,4 +1,4 @@
-"""Tools for the chaos suite, loaded by workers as a user's own: every run of one leaves a line in a file that is counted.
+"""Tools for the chaos suite, loaded by workers as a user's own: every run of one leaves a line that is counted.
 
 A call can be held before or after its effect: it goes on once the file `gates/<name>` exists in the workspace.
 """
@@ -33,10 +33,10 @@ _POLL_S = 0.02
 
 
 async def _held(ctx: ToolContext, gate: str, kind: str) -> None:
-    """Announces that the call has come to the gate, and waits there."""
+    """Announces that the call has come to the gate, and waits there for another process to open it."""
     if gate:
         _line(ctx, kind, gate)
-        while not (Path(ctx.settings.workspace.dir) / GATES / gate).exists():
+        while not (Path(ctx.settings.workspace.dir) / GATES / gate).exists():  # noqa: ASYNC110
             await asyncio.sleep(_POLL_S)
 
 
@@ -51,7 +51,9 @@ def _line(ctx: ToolContext, kind: str, tag: str) -> None:
 
 
 @tool(group="chaos", effect=Effect.READ, timeout_s=30)
-async def chaos_look(ctx: ToolContext, tag: Tag, seconds: float = 0.0, before: Gate = "", after: Gate = "") -> JsonValue:
+async def chaos_look(
+    ctx: ToolContext, tag: Tag, seconds: float = 0.0, before: Gate = "", after: Gate = ""
+) -> JsonValue:
     """Looks at something."""
     await _held(ctx, before, "waits")
     _line(ctx, "look", tag)

@@ -54,10 +54,11 @@ local function mark_runnable(sid, at)
 end
 
 -- A terminal state for a node, if it has none yet: ledger, log, event. Returns true if this call ended it.
-local function settle(cfg, sid, run, node, state, result, log_data, event_data, at)
+-- `unstarted`: only if no worker has claimed it, because its result says so.
+local function settle(cfg, sid, run, node, state, result, log_data, event_data, at, unstarted)
   local key = P .. 'run:' .. run .. ':ledger'
   local old = redis.call('HGET', key, node .. ':s')
-  if not old or (old ~= 'planned' and old ~= 'running') then
+  if not old or (old ~= 'planned' and (unstarted or old ~= 'running')) then
     return false
   end
   redis.call('HSET', key, node .. ':s', state, node .. ':r', result, node .. ':t1', at)
@@ -72,7 +73,7 @@ local function apply_body(cfg, sid, run, body, at)
   local ids = {}
   if body.ends_first then
     for _, n in ipairs(body.ends or {}) do
-      settle(cfg, sid, run, n.id, n.state, n.result, n.log, n.event, at)
+      settle(cfg, sid, run, n.id, n.state, n.result, n.log, n.event, at, n.unstarted)
     end
     body.ends = nil
   end
@@ -85,7 +86,7 @@ local function apply_body(cfg, sid, run, body, at)
     redis.call('HSET', ledger, n.id .. ':h', n.hash, n.id .. ':e', n.effect, n.id .. ':na', n.not_after, n.id .. ':a', 0)
   end
   for _, n in ipairs(body.ends or {}) do
-    settle(cfg, sid, run, n.id, n.state, n.result, n.log, n.event, at)
+    settle(cfg, sid, run, n.id, n.state, n.result, n.log, n.event, at, n.unstarted)
   end
   for _, e in ipairs(body.events or {}) do
     emit(cfg, sid, e.t, run, e.d)

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.chaos.run import ENV
+from tests.support.model_server import ModelServer
+from tests.support.processes import System
+
+
+@pytest.fixture
+def model() -> Iterator[ModelServer]:
+    with ModelServer(rules=[{"then": {"text": "ready"}}]) as server:
+        yield server
+
+
+@pytest.fixture
+def make_system(model: ModelServer) -> Iterator[Callable[..., System]]:
+    """Starts systems that end with the test."""
+    started: list[System] = []
+
+    def make(**options: object) -> System:
+        system = System(model_url=model.url, env={**ENV, **options.pop("env", {})}, **options)  # type: ignore
+        started.append(system)
+        return system.start()
+
+    yield make
+    for system in started:
+        system.stop()
