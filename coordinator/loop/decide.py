@@ -136,7 +136,7 @@ def _after_answer(run: RunFold, forced: str) -> Action:
         if forced and any(n.reason == PLAIN for n in run.nudges):
             return Finished(forced, "", "failed")
         if forced:  # it called tools that are not there any more, or said nothing
-            return Tell(PLAIN, PLAIN_TEXT)
+            return Tell("plain_answer", PLAIN_TEXT)
         if any(n.reason == "empty" for n in run.nudges):
             return Tell("empty_answers", BUDGET_TEXT.format(reason="empty answers"))
         return Tell("empty", EMPTY_TEXT)

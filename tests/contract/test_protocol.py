@@ -315,7 +315,7 @@ def test_versions() -> None:
     versions = {row["value"]: row["v"] for row in table("Versions")}
     assert versions["Reply"] == str(messages.Reply(ok=True).v)
     assert versions["log entry"] == re.findall(r"'v', '(\d+)'", source.lua("lib"))[0]
-    assert versions["NodeResult"] == versions["Batch"] == versions["WorkerInfo"] == str(contract.VERSION)
+    assert versions["NodeResult"] == versions["NodeOrder"] == versions["WorkerInfo"] == str(contract.VERSION)
 
 
 # --- scripts -----------------------------------------------------------------------------------------------------
