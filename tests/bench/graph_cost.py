@@ -17,7 +17,7 @@ from tests.support.model_server import ModelServer
 
 FORMS = ("flat", "references")
 SIZES = (1, 4, 5)
-ROUNDS = 10
+ROUNDS = 12
 
 
 def _measure(client: Client, n: int) -> dict[str, float]:

@@ -23,8 +23,8 @@ from tests.support.model_server import ModelServer
 
 TOOL_S = 0.05
 MODEL_S = 2 * (0.04 + 0.06)
-ROUNDS = 15
-WARM_UP = 5
+ROUNDS = 12
+WARM_UP = 4
 SIZES = (1, 5, 20)
 TIMING = {"first_token_ms": 40, "stream_ms": 60}
 

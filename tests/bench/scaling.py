@@ -1,6 +1,6 @@
 """PERF8: nodes a second with 1, 2 and 4 worker processes, and what one node costs each process.
 
-Eight sessions at once each run one turn of 40 calls; counted is from the first node planned to the last result. Two
+Eight sessions at once each run one turn of 30 calls; counted is from the first node planned to the last result. Two
 kinds of work: `wait` sleeps 100 ms in workers of 8 slots, which bounds a worker to 80 nodes a second; `cpu` computes
 about 5 ms in pure Python, which bounds a worker to one core. Model, coordinator, Redis and load generator take their
 share of the same cores: on two cores `cpu` cannot double from two workers to four, whatever the system does, and `wait`
@@ -25,7 +25,7 @@ from tests.support.processes import System
 
 WORKERS = (1, 2, 4)
 SESSIONS = 8
-CALLS = 40
+CALLS = 30
 SLOTS = 8
 WAIT_S = 0.1
 SPIN_S = 0.005

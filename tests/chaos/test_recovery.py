@@ -336,3 +336,16 @@ def test_a_broker_that_does_not_answer_is_asked_once_and_nothing_counts_as_sent(
         assert len(broker.sent) == len(rows) * (1 + collecting.MOST_SENDS)  # and none was given up
 
     asyncio.run(test())
+
+
+@pytest.mark.integration
+def test_a_node_that_stands_twice_in_a_message_runs_once(server: TestRedis) -> None:
+    """While the broker is away a node is sent again, and both orders travel together when it is back."""
+
+    async def test(rig: Rig) -> None:
+        lease = await rig.started()
+        one, two = await rig.planned(lease, "n1", "n2", effect=Effect.WRITE)
+        assert await rig.w1.claim([one, two, one]) == [1, 1, "taken"]
+        assert await rig.w1.claim([two, one]) == ["taken", "taken"]
+
+    asyncio.run(with_rig(server.url, test))

@@ -7,17 +7,20 @@ local wid, nodes, cfg, wnonce, claim = ARGV[1], cjson.decode(ARGV[2]), cjson.dec
 local who = wid .. '/' .. wnonce
 local alive = redis.call('EXISTS', P .. 'worker:' .. wid) == 1
 local at = now_ms()
-local out = {}
+local out, seen = {}, {}
 for i, n in ipairs(nodes) do
   local key = P .. 'run:' .. n.run .. ':ledger'
   local row = redis.call('HMGET', key, n.node .. ':s', n.node .. ':h', n.node .. ':na', n.node .. ':a',
     n.node .. ':w', n.node .. ':c')
   if not alive then
     out[i] = 'deaf'
+  elseif seen[n.node] then
+    out[i] = 'taken' -- it stands twice in this very call
   elseif not row[1] then
     out[i] = 'unknown'
   elseif row[1] == 'running' then
     out[i] = (row[5] == who and row[6] == claim) and tonumber(row[4]) or 'taken'
+    seen[n.node] = true
   elseif row[1] ~= 'planned' then
     out[i] = 'ended'
   elseif row[2] ~= n.hash then
@@ -31,6 +34,7 @@ for i, n in ipairs(nodes) do
     emit(cfg, n.session, 'node.started', n.run,
       cjson.encode({ node = n.node, tool = n.tool, worker = wid, attempt = attempt }))
     out[i] = attempt
+    seen[n.node] = true
   end
 end
 return out

@@ -10,8 +10,8 @@ CALLS = [
     '{"name": "calculate", "arguments": {"expression": "17*23"}}',
     ' {"name": "f", "parameters": {}} ',
     '```json\n{"name": "f", "arguments": {}}\n```',
-    "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>",
-    "<tool_call>{\"name\": \"f\", \"arguments\": {}}",
+    '<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>',
+    '<tool_call>{"name": "f", "arguments": {}}',
     '[{"name": "f", "arguments": {}}, {"name": "g", "arguments": {"a": 1}}]',
     '{"type": "function", "function": {"name": "f", "arguments": "{}"}}',
 ]
