@@ -80,8 +80,13 @@ class Handle:
     async def _append(self, change: Change) -> list[str]:
         await self._settled()
         await self.events.flush()
-        # A change that is under way is carried through, whoever gave up on it: else its number would be used twice.
-        return await asyncio.shield(self._in_turn(self.state.append(self.lease, change)))
+        return await self._carry_through(self.state.append(self.lease, change))
+
+    async def _carry_through(self, work: Awaitable[T]) -> T:
+        """Awaits a change, which goes on to its end whoever gives up on it: else its number would be used twice."""
+        task = asyncio.ensure_future(self._in_turn(work))
+        task.add_done_callback(_heard)
+        return await asyncio.shield(task)
 
     async def _in_turn(self, work: Awaitable[T]) -> T:
         async with self._lock:
@@ -109,7 +114,7 @@ class Handle:
         await self._settled()
         await self.events.flush()
         work = self.state.finish(self.lease, change, reply, follow_up=follow_up, force=force)
-        ended = await asyncio.shield(self._in_turn(work))
+        ended = await self._carry_through(work)
         if not ended:
             self.mail.set()
         return ended
@@ -159,3 +164,9 @@ class Handle:
             if not task.done():
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
+
+
+def _heard(task: asyncio.Future[Any]) -> None:
+    """How a change ended may be of interest to nobody any more; that is no error of its own."""
+    if not task.cancelled():
+        task.exception()

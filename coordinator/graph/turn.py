@@ -44,12 +44,12 @@ signs need no care."""
 _PROPERTIES: Final[dict[str, dict[str, Any]]] = {
     LABEL_KEY: {
         "type": "string",
-        "description": "Optional name of this call, so that other calls of this message can use its output: $name",
+        "description": "Name of this call for others of this message",
     },
     AFTER_KEY: {
         "type": "array",
         "items": {"type": "string"},
-        "description": "Optional: numbers or names of calls of this message that must end before this one starts",
+        "description": "Calls of this message to wait for",
     },
 }
 

@@ -10,6 +10,7 @@ import asyncio
 import re
 import time
 from collections import deque
+from contextlib import suppress
 from typing import Any
 
 from coordinator.dispatch.collector import Collector
@@ -24,7 +25,8 @@ from shared.llm.model import ToolCall
 from shared.signing import call_hash
 from shared.state.changes import Change
 
-
+GATHER_S = 0.015
+"""How long calls gather after some were sent: a change and a message cost more than a node does."""
 _MAYBE = re.compile(r"\$\{?[0-9a-z_]")
 
 
@@ -43,6 +45,7 @@ class EarlyStart:
         self._width = width
         self._count = 0
         self._waiting: deque[Node] = deque()
+        self._over = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def offer(self, call: ToolCall) -> None:
@@ -72,6 +75,10 @@ class EarlyStart:
             await self._handle.commit(change)
             for node in change.nodes:
                 self._collector.send(node)
+            # The first call goes at once; those that follow closely share a change and a message.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(GATHER_S):
+                    await self._over.wait()
 
     async def settle(self) -> None:
         """The stream is over: returns when what was begun is logged and sent. Raises what logging raised.
@@ -79,6 +86,7 @@ class EarlyStart:
         What has not begun goes with the message, all at once.
         """
         self._waiting.clear()
+        self._over.set()
         if self._task is not None:
             await asyncio.shield(self._task)
 

@@ -121,8 +121,10 @@ def beat_worker(client: redis.Redis, info: WorkerInfo, catalogue: Catalogue, ttl
         pipe.set(keys.worker(info.id), info.model_dump_json(), px=int(ttl_s * 1000))
         pipe.zadd(keys.WORKERS, {info.id: now})
         pipe.zremrangebyscore(keys.WORKERS, 0, now - 3_600_000)
-        pipe.set(keys.catalogue(info.catalogue), catalogue.model_dump_json(), ex=CATALOGUE_TTL_S)
-        pipe.execute()
+        pipe.expire(keys.catalogue(info.catalogue), CATALOGUE_TTL_S)
+        known = pipe.execute()[-1]
+        if not known:  # some 20 KB, so only when it is not there
+            client.set(keys.catalogue(info.catalogue), catalogue.model_dump_json(), ex=CATALOGUE_TTL_S)
 
 
 def forget_worker(client: redis.Redis, worker: str) -> None:

@@ -12,7 +12,8 @@ from tests.chaos.monkey import schedule
 from tests.chaos.run import play
 
 SECONDS = 60.0
-SEED = 20
+SEED = 3397
+"""Every kind of process and server is killed, paused and told to end, some for longer than a lease."""
 
 
 @pytest.mark.integration
