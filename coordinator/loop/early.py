@@ -43,7 +43,8 @@ class EarlyStart:
         self._step = step
         self._attempt = attempt
         self._width = width
-        self._count = 0
+        # Attempts are counted anew after a takeover: what the log has of this step already keeps its ids.
+        self._count = sum(1 for n in handle.run.nodes.values() if n.step == step and n.call)
         self._waiting: deque[Node] = deque()
         self._over = asyncio.Event()
         self._task: asyncio.Task[None] | None = None

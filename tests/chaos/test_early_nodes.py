@@ -16,7 +16,6 @@ from tests.support.processes import System
 pytestmark = [pytest.mark.integration, pytest.mark.chaos, pytest.mark.timeout(300)]
 
 
-@pytest.mark.xfail(strict=True, reason="nodes of an attempt before the takeover and after it get the same ids")
 def test_another_call_of_the_next_attempt_does_not_get_its_result(
     make_system: Callable[..., System], model: ModelServer
 ) -> None:

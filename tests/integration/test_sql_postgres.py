@@ -64,7 +64,7 @@ def binaries() -> Path:
     folders = [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
     folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     for folder in folders:
-        if all((folder / name).exists() for name in ("initdb", "pg_ctl")):
+        if all(os.access(folder / name, os.X_OK) for name in ("initdb", "pg_ctl")):
             return (folder / "initdb").resolve().parent
     reason = "no initdb and pg_ctl under PATH or /usr/lib/postgresql/*/bin"
     if os.environ.get("CI"):
