@@ -35,7 +35,7 @@ class Publisher:
         self._most = most
         self._workers_of = workers_of
         self._lock = threading.Lock()
-        self._waiting: dict[str, list[NodeOrder]] = defaultdict(list)
+        self._waiting: dict[str, dict[str, NodeOrder]] = defaultdict(dict)
         self._scheduled = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="publisher")
         self._producer: Any = None
@@ -44,7 +44,7 @@ class Publisher:
     def publish(self, queue: str, order: NodeOrder) -> None:
         """Hands an order over; returns at once."""
         with self._lock:
-            self._waiting[queue].append(order)
+            self._waiting[queue][order.node] = order  # one that is sent again while it waits goes once
             if self._scheduled:
                 return
             self._scheduled = True
@@ -53,12 +53,12 @@ class Publisher:
     def _send_waiting(self) -> None:
         while True:
             with self._lock:
-                waiting, self._waiting = self._waiting, defaultdict(list)
+                waiting, self._waiting = self._waiting, defaultdict(dict)
                 if not waiting:
                     self._scheduled = False
                     return
             for queue, orders in waiting.items():
-                for part in split(orders, self._workers_of(queue), self._most):
+                for part in split(list(orders.values()), self._workers_of(queue), self._most):
                     self._send(queue, [sign(o, self._key) for o in part])
 
     def _send(self, queue: str, orders: list[dict[str, Any]]) -> None:
