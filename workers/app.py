@@ -6,6 +6,7 @@ Flower and beat import this module too: nothing is connected before a worker pro
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from typing import Any
 
@@ -62,10 +63,14 @@ def ping(name: str) -> None:
 def _start(sender: Any = None, **_: Any) -> None:
     """Before the worker consumes: everything that its tasks need."""
     global _runtime
-    if not settings.redis.url:
-        raise ConfigError("no state Redis is configured", hint="set REDIS_URL, or start with `capataz up`")
-    _runtime = Runtime(settings, own_queues(), os.environ.get(WORKER_ENV, ""))
-    _runtime.start()
+    try:
+        if not settings.redis.url:
+            raise ConfigError("no state Redis is configured", hint="set REDIS_URL, or start with `capataz up`")
+        _runtime = Runtime(settings, own_queues(), os.environ.get(WORKER_ENV, ""))
+        _runtime.start()
+    except (CapatazError, TimeoutError) as error:
+        # Celery only logs what a signal's handler raises: this process would take messages and run nothing.
+        sys.exit(f"worker cannot start: {error}")
 
 
 @signals.celeryd_after_setup.connect  # type: ignore[untyped-decorator]

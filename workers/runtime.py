@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import os
 import socket
-import sys
 import threading
 import time
 from collections.abc import Coroutine, Sequence
@@ -85,16 +84,12 @@ class Runtime:
         self._parts: _Parts | None = None
 
     def start(self) -> None:
-        """Loads the tools and begins to beat; ends the process when a service that it needs is away."""
+        """Loads the tools and begins to beat. Raises CapatazError or TimeoutError when a service is away."""
         self._registry.load_builtin()
         for problem in self._registry.load_user(self._settings.worker.tool_modules):
             log.error("user tools not loaded", problem=problem)
         self._thread.start()
-        try:
-            self._call(self._build()).result(timeout=60)
-        except (CapatazError, TimeoutError) as error:
-            # Celery only logs what a signal's handler raises: this process would take messages and run nothing.
-            sys.exit(f"worker cannot start: {error}")
+        self._call(self._build()).result(timeout=60)
         log.info("worker ready", worker=self.worker, queues=",".join(self._queues), tools=len(self._registry.tools))
 
     def run(self, orders: list[dict[str, Any]]) -> int:
