@@ -46,7 +46,7 @@ _FENCE = re.compile(r"(?:^\*\*`(?P<name>[^`]+)`\*\*\n\n)?^```(?P<language>\w*)\n
 _SPAN = re.compile(r"`([^`\n]+)`")
 _FILE = re.compile(r"[\w.-]+(?:/[\w.-]+)*/?")
 _SUFFIXES = (".acl", ".lock", ".lua", ".md", ".py", ".toml", ".txt", ".yaml")
-_MADE_BY_USERS = (".capataz", "workspace", "agents")
+_MADE_BY_USERS = (".bench", ".capataz", "workspace", "agents")
 _VOLATILE = re.compile(r"\w+day \d{4}-\d\d-\d\d \d\d:\d\d:\d\d|\(UTC[+-]\d\d:\d\d\)")
 
 
