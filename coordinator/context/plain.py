@@ -13,7 +13,7 @@ ASK = "That is the conversation so far. Answer the user's last message now, in p
 def told(messages: Sequence[Message], without: Collection[str] = ()) -> Message:
     """One user message that tells the whole conversation, calls and results included, and asks for the answer.
 
-    Texts in `without`, such as what the loop itself said, are left out: small models repeat them.
+    Texts in `without`, such as what the loop itself and its guard said, are left out: small models repeat them.
     """
     lines = []
     for message in messages:
@@ -22,6 +22,6 @@ def told(messages: Sequence[Message], without: Collection[str] = ()) -> Message:
                 lines.append(f"{message.role}: {block.text}")
             elif isinstance(block, ToolCall):
                 lines.append(f"(asked the tool {block.name} with {json.dumps(block.arguments, ensure_ascii=False)})")
-            elif isinstance(block, ToolResult):
+            elif isinstance(block, ToolResult) and block.text not in without:
                 lines.append(f"(the tool answered: {block.text})")
     return Message(role="user", blocks=(TextBlock(text="\n".join([*lines, "", ASK])),))

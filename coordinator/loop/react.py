@@ -28,7 +28,7 @@ from coordinator.handle import Handle
 from coordinator.loop import decide as d
 from coordinator.loop.early import EarlyStart, planned_event, unadopted
 from coordinator.loop.ending import Outcome
-from coordinator.loop.guard import Call, LoopGuard
+from coordinator.loop.guard import LOOP_ENDED, REPEATED, Call, LoopGuard
 from coordinator.loop.model_call import Answer, assistant_entry, call_model
 from coordinator.loop.planning import Plan, broken_text, plan_calls
 from coordinator.loop.record import record
@@ -215,7 +215,7 @@ class ReactRun:
         request = Request(
             model="",
             system=self._system,
-            messages=(told(messages, {n.text for n in self._handle.run.nudges}),) if plain else messages,
+            messages=(told(messages, self._own_words()),) if plain else messages,
             tools=() if plain else self._definitions(self._offered()),
             # The dialect decides whether a last answer keeps the definitions for the sake of the cached prefix.
             tool_choice="none" if forced else "auto",
@@ -283,6 +283,12 @@ class ReactRun:
         change = Change(entries=[Nudge(reason=reason, text=text)])
         change.event("notice", code=reason, text=text)
         await self._handle.commit(change)
+
+    def _own_words(self) -> set[str]:
+        """What the loop and its guard, and no tool, have told the model in this run."""
+        run = self._handle.run
+        guarded = {r.text for r in run.results.values() if r.error and r.error.code in (REPEATED, LOOP_ENDED)}
+        return guarded | {n.text for n in run.nudges}
 
     def _loop_guard(self) -> LoopGuard:
         """The loop guard as it stands after all steps so far."""
