@@ -50,7 +50,7 @@ def one_thread() -> Iterator[None]:
     Needs `threadpoolctl`; without it nothing changes (then set OPENBLAS_NUM_THREADS=1 before the process starts).
     """
     try:
-        from threadpoolctl import threadpool_limits  # type: ignore[import-not-found, unused-ignore]
+        from threadpoolctl import threadpool_limits
     except ImportError:
         yield
         return
