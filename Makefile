@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test lint format bench bench-peers chaos clean
+.PHONY: help setup demo up test lint format bench bench-peers chaos soak clean
 
 help:
 	@echo "make setup   virtual environment with everything that is needed"
@@ -17,6 +17,7 @@ help:
 	@echo "make lint    formatting, lint, types, import rules"
 	@echo "make bench   measurements, one line each, in some minutes"
 	@echo "make chaos   processes and servers die under load (MINUTES=30 SEED=1), and what must hold is checked"
+	@echo "make soak    steady load (MINUTES=30), and what must not grow is watched: memory, connections, keys, files"
 	@echo "make bench-peers   the turn of PERF1 in other engines, which it installs into .bench/"
 
 setup: $(STAMP)
@@ -61,6 +62,9 @@ SEED ?= 1
 
 chaos: setup
 	@$(BIN)/python -m tests.chaos --minutes $(MINUTES) --seed $(SEED)
+
+soak: setup
+	@$(BIN)/python -m tests.soak --minutes $(MINUTES)
 
 clean:
 	rm -rf $(VENV) .bench build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from coordinator.events import EventWriter
 from shared.contract import NodeResult
 from shared.entries import NodeEnded, Steer, Stored
 from shared.errors import CapatazError
-from shared.fold import RunFold, SessionFold
+from shared.fold import Conversation, RunFold, SessionFold
 from shared.messages import QueuedMessage, Reply
 from shared.state.changes import Change
 from shared.state.runs import Lease, RunState
@@ -24,26 +24,48 @@ class RunCancelled(CapatazError):
     code = "cancelled"
 
 
+class Parked(Exception):
+    """The run only waits, and need not be in any process meanwhile.
+
+    `nodes` are those it waits for, `until_ms` (0: never) is when it goes on by itself, `clock_stops` says that the
+    time does not count as the run's own.
+    """
+
+    def __init__(self, nodes: Sequence[str], until_ms: int, *, clock_stops: bool) -> None:
+        super().__init__(f"parked: {', '.join(nodes)}")
+        self.nodes = tuple(nodes)
+        self.until_ms = until_ms
+        self.clock_stops = clock_stops
+
+
 class Handle:
     """What the loop works with. All writes go through `commit` and `finish`, one at a time."""
 
     def __init__(self, lease: Lease, state: RunState, fold: SessionFold, events: EventWriter) -> None:
         self.lease = lease
         self.state = state
+        self.replies: tuple[str, ...] = ()
+        """Names of the lists on which the run's reply is waited for, as far as known when this process took it."""
         self.session = fold
         self.events = events
         self.mail = asyncio.Event()
+        self.answers = asyncio.Event()
+        """Mail has been read that the loop is to act on; a cancel raises instead."""
         self.nodes_changed = asyncio.Event()
         self.mail.set()  # whatever came before this process took the run
         self._lock = asyncio.Lock()
         self._early: asyncio.Task[list[str]] | None = None
-        self._steers: list[str] = []
         self._pending_mail: list[dict[str, Any]] = []
 
     @property
     def run(self) -> RunFold:
         """What this run has done so far."""
         return self.session.run(self.lease.run)
+
+    @property
+    def thread(self) -> Conversation:
+        """The conversation that this run is part of."""
+        return self.session.conversation(self.lease.run)
 
     @property
     def message(self) -> QueuedMessage:
@@ -108,44 +130,65 @@ class Handle:
         return results
 
     async def finish(
-        self, change: Change, reply: Reply, *, follow_up: QueuedMessage | None = None, force: bool = False
+        self,
+        change: Change,
+        reply: Reply,
+        *,
+        follow_up: QueuedMessage | None = None,
+        up: tuple[str, str, NodeResult] | None = None,
+        force: bool = False,
     ) -> bool:
-        """Ends the run; False if mail arrived that must be read first."""
+        """Ends the run, and the node `up` that waits for it; False if mail arrived that must be read first."""
         await self._settled()
         await self.events.flush()
-        work = self.state.finish(self.lease, change, reply, follow_up=follow_up, force=force)
+        work = self.state.finish(self.lease, change, reply, follow_up=follow_up, up=up, force=force)
         ended = await self._carry_through(work)
         if not ended:
             self.mail.set()
         return ended
 
+    async def park(self, parked: Parked) -> bool:
+        """Gives the run back until something happens; False if something has, and it is still ours."""
+        await self._settled()
+        await self.events.flush()
+        state = self.state
+        work = state.park(self.lease, parked.nodes, parked.until_ms, clock_stops=parked.clock_stops)
+        gone = await self._carry_through(work)
+        if not gone:
+            self.mail.set()
+            await self.fetch(list(parked.nodes))
+        return gone
+
     async def check_mail(self) -> None:
-        """Reads the mailbox. Raises RunCancelled for a cancel; keeps steers for `take_steers`."""
+        """Reads the mailbox. Raises RunCancelled for a cancel; keeps the rest for `take_mail`."""
         self.mail.clear()
         mails = await self.state.mail(self.lease.run)
         self._pending_mail = mails
         for mail in mails:
             if mail.get("kind") == "cancel":
                 raise RunCancelled(str(mail.get("reason") or mail.get("text") or "cancelled"))
+        if mails:
+            self.answers.set()
 
-    async def take_steers(self) -> None:
-        """Puts messages that joined the run into its log, and takes all read mail out of the box."""
+    async def take_mail(self, decide: Callable[[dict[str, Any], Change], bool]) -> Change | None:
+        """Logs what the mailbox holds, and takes it out of it. Messages that joined the run are for the model; for
+        all else `decide` adds to the change what it brings, or says that nothing waits for it."""
         if not self.mail.is_set() and not self._pending_mail:
-            return
+            return None
         await self.check_mail()
-        mails = self._pending_mail
+        mails, self._pending_mail = self._pending_mail, []
+        self.answers.clear()
         if not mails:
-            return
+            return None
         change = Change(mail_read=len(mails))
         for mail in mails:
             if mail.get("kind") == "steer":
                 change.entries.append(Steer(text=str(mail.get("text", "")), id=str(mail.get("id", ""))))
                 change.event("notice", code="steered", text="a new message joined the run")
-            else:
-                kind = str(mail.get("kind"))
-                change.event("notice", code="ignored", text=f"nothing in this run waits for '{kind}'")
-        self._pending_mail = []
+            elif not decide(mail, change):
+                change.event("notice", code="ignored", text=f"nothing in this run waits for '{mail.get('kind')}'")
         await self.commit(change)
+        return change
 
     async def race(self, work: Awaitable[T]) -> T:
         """Awaits `work`, but ends it and raises RunCancelled as soon as a cancel arrives."""

@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from shared.errors import UserError
-from shared.ids import NAME, run_id
-from shared.messages import Control, ErrorInfo, Message, QueuedMessage, Reply, parse_entry
+from shared.ids import NAME, run_id, run_of
+from shared.messages import Command, Control, ErrorInfo, Message, QueuedMessage, Reply, parse_entry
 from shared.settings import LimitSettings
 
 RAW_CHARS = 4000
@@ -26,7 +26,7 @@ def entry_ms(entry_id: str) -> int:
 def classify(
     entry_id: str, fields: Mapping[str, str], principal: str, limits: LimitSettings, agents: Collection[str]
 ) -> dict[str, Any]:
-    """The decision on one entry as the script takes it; `action` is message, control or reject."""
+    """The decision on one entry as the script takes it; `action` is message, control, command or reject."""
     base = {"entry": entry_id, "raw": _raw(fields)}
     try:
         entry = parse_entry(fields, limits)
@@ -37,6 +37,8 @@ def classify(
         return reject(entry_id, fields, error)
     if isinstance(entry, Control):
         return base | _control(entry)
+    if isinstance(entry, Command):
+        return base | _command(entry)
     return base | _message(entry, entry_id, principal)
 
 
@@ -72,9 +74,24 @@ def _control(entry: Control) -> dict[str, Any]:
         "kind": entry.kind,
         "id": entry.id or "",
         "session": entry.session or "",
-        "target_run": entry.run or "",
+        "target_run": entry.run or run_of(entry.node),
+        "answers": entry.kind in ("approve", "deny", "answer"),
         "reply_to": entry.reply_to or "",
         "mail": entry.model_dump_json(exclude={"session", "run", "reply_to"}),
+    }
+
+
+def _command(entry: Command) -> dict[str, Any]:
+    """`set` holds the switches by field, those to be taken away as empty text."""
+    return {
+        "action": "command",
+        "command": entry.command,
+        "id": entry.id or "",
+        "session": entry.session,
+        "to": str(entry.params.get("to", "")),
+        "at": str(entry.params.get("at", "")),
+        "set": {n: str(v) for n, v in entry.params.items() if v is not None} if entry.command == "set" else {},
+        "reply_to": entry.reply_to or "",
     }
 
 

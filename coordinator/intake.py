@@ -13,6 +13,7 @@ import structlog
 
 from coordinator.context.agent import Agents
 from coordinator.inbox import classify, reject
+from coordinator.restore import Restorer
 from shared.artifacts import ArtifactStore
 from shared.client import stream_rows
 from shared.errors import StateUnavailable, UserError
@@ -26,6 +27,8 @@ log = structlog.get_logger(__name__)
 
 BLOCK_MS = 1000
 PAUSE_S = 0.5
+PAGE = 200
+"""Entries of an inbox that are routed in one trip."""
 
 
 async def _nothing() -> None:
@@ -35,40 +38,63 @@ async def _nothing() -> None:
 class Intake:
     """Routes what is in the inboxes of all principals."""
 
-    def __init__(self, state: RunState, settings: Settings, agents: Agents, artifacts: ArtifactStore) -> None:
+    def __init__(
+        self, state: RunState, settings: Settings, agents: Agents, artifacts: ArtifactStore, restorer: Restorer
+    ) -> None:
         self._state = state
         self._settings = settings
         self._agents = agents
         self._artifacts = artifacts
+        self._restorer = restorer
         self._lock = asyncio.Lock()
         self.inboxes = tuple(keys.inbox(p) for p in (LOCAL_PRINCIPAL, *settings.principals))
 
     async def work(self, then: Callable[[], Awaitable[None]] = _nothing) -> int:
         """Routes everything that is there; returns how many entries were taken.
 
-        `then` is called together with each routing, so that its command travels in the same trip, right behind.
+        Inboxes are served a page at a time in turn, so that nobody waits for another's flood. `then` is called together
+        with each routing, so that its command travels in the same trip, right behind.
         """
-        taken = 0
+        taken, more = 0, True
         async with self._lock:
-            for inbox in self.inboxes:
-                while entries := await self._state.read_inbox(inbox):
-                    routed = await self._route(inbox, entries, then)
-                    taken += routed
-                    if routed == 0:
-                        break  # another coordinator was faster
+            while more:
+                more = False
+                for inbox in self.inboxes:
+                    if entries := await self._state.read_inbox(inbox, PAGE):
+                        routed = await self._route(inbox, entries, then)
+                        taken += routed
+                        if routed and len(entries) == PAGE:  # else it is empty, or another coordinator is faster
+                            more = True
+                            taken += await self._turn_away(inbox)
         return taken
 
     async def _route(
         self, inbox: str, entries: list[tuple[str, dict[str, str]]], then: Callable[[], Awaitable[None]]
     ) -> int:
-        principal, limits = keys.principal_of(inbox), self._settings.limits
-        names = self._agents.names()
-        decisions = [_judged(entry_id, fields, principal, limits, names) for entry_id, fields in entries]
+        decisions = await self._restorer.look_up(keys.principal_of(inbox), self._decisions(inbox, entries))
         for decision in decisions:
             if decision["action"] == "message" and '"data"' in decision["payload"]:
                 decision["payload"] = await self._store(decision["payload"])
-        routed, _ = await asyncio.gather(self._state.route(inbox, principal, decisions), then())
+        routed, _ = await asyncio.gather(self._state.route(inbox, keys.principal_of(inbox), decisions), then())
         return routed
+
+    async def _turn_away(self, inbox: str) -> int:
+        """Answers a page of what lies beyond the inbox's limit at once, the newest first.
+
+        Whoever came late learns it without waiting for those before, which stay. Entries that control runs stay too:
+        they are few, and what they are about may still be in the inbox.
+        """
+        entries = await self._state.inbox_beyond(inbox, self._settings.limits.inbox_entries, PAGE)
+        decisions = [
+            decision | {"beyond": True, "payload": ""}
+            for decision in self._decisions(inbox, entries)
+            if decision["action"] in ("message", "reject")
+        ]
+        return await self._state.route(inbox, keys.principal_of(inbox), decisions)
+
+    def _decisions(self, inbox: str, entries: list[tuple[str, dict[str, str]]]) -> list[dict[str, Any]]:
+        principal, limits, names = keys.principal_of(inbox), self._settings.limits, self._agents.names()
+        return [_judged(entry_id, fields, principal, limits, names) for entry_id, fields in entries]
 
     async def _store(self, payload: str) -> str:
         """Puts inline attachments into the artifact store; the queue and the log carry their handles."""

@@ -16,7 +16,10 @@ from coordinator.context.tools import ToolChooser
 from coordinator.dispatch.directory import Directory
 from coordinator.dispatch.publisher import Publisher
 from coordinator.intake import Alarm, Hints, Intake
+from coordinator.loop.own_tools import SPECS as OWN_TOOLS
 from coordinator.loop.services import LoopServices
+from coordinator.restore import Restorer
+from coordinator.retention import Retention
 from coordinator.supervision import Supervision
 from shared.artifacts import SqlArtifacts
 from shared.broker import make_app
@@ -30,8 +33,8 @@ from shared.llm.pricing import load_prices
 from shared.models import Tiers
 from shared.settings import Settings
 from shared.signing import key_id
-from shared.sql import runs as sql_runs
 from shared.sql.engine import Database, database_url
+from shared.state.archived import ArchivedState
 from shared.state.connection import connect, connect_sync
 from shared.state.gate import Gate
 from shared.state.heartbeat import Heartbeat
@@ -43,6 +46,7 @@ from shared.state.session import SessionState
 log = structlog.get_logger(__name__)
 
 SWEEP_S = 1.0
+UPKEEP_S = 60.0
 ARCHIVE_S = 5.0
 """How often copies are looked for that whoever ended their runs did not make."""
 PAUSE_S = 0.5
@@ -64,6 +68,9 @@ class Coordinator:
         self._pipeline = Pipeliner(self._redis)
         self._state = RunState(self._pipeline, self.id, settings.limits)
         self._database = Database(database_url(settings))
+        self._archived = ArchivedState(self._pipeline, self.id, settings.limits)
+        self._restorer = Restorer(self._archived, self._database)
+        self._retention = Retention(self._archived, self._database, settings.retention)
         self._stopping = asyncio.Event()
         self._room = asyncio.Event()
         self._taking = asyncio.Lock()
@@ -86,7 +93,14 @@ class Coordinator:
         await self._build()
         jobs = [
             asyncio.create_task(self._forever(job), name=job.__name__)
-            for job in (self._alarm_once, self._hints_once, self._sweep_once, self._claim_once, self._archive_once)
+            for job in (
+                self._alarm_once,
+                self._hints_once,
+                self._sweep_once,
+                self._claim_once,
+                self._archive_once,
+                self._upkeep_once,
+            )
         ]
         log.info("coordinator ready", coordinator=self.id)
         await self._stopping.wait()
@@ -106,14 +120,14 @@ class Coordinator:
         settings = self.settings
         session_state = SessionState(self._pipeline, settings.limits)
         epoch = self._epoch = await self._state.epoch()
-        await self._close_lost(epoch)
-        self._directory = Directory(session_state, key_id(self._key))
+        await self._restorer.end_lost(epoch)
+        self._directory = Directory(session_state, key_id(self._key), OWN_TOOLS)
         await self._directory.refresh()
         self._publisher = Publisher(
             make_app(settings), self._key, settings.coordinator.batch, self._directory.workers_of
         )
         encoder = PackagedEncoder() if settings.routing.encoder == "packaged" else None
-        artifacts = SqlArtifacts(self._database)
+        artifacts = SqlArtifacts(self._database, ttl_s=settings.retention.artifacts_s)
         agents = Agents(settings.coordinator.agents_dir)
         self._chooser = ToolChooser(self._directory, encoder, settings.data.dir, settings.routing.max_tools)
         self._models = ModelClient(timeouts=Timeouts.of(settings.models))
@@ -137,25 +151,21 @@ class Coordinator:
             epoch=epoch,
         )
         self._runs = Supervision(self._state, services, self._pipeline)
-        self._intake = Intake(self._state, settings, agents, artifacts)
+        self._intake = Intake(self._state, settings, agents, artifacts, self._restorer)
         self._alarm = Alarm(self._blocking, self.id, self._intake.inboxes)
         self._hints = Hints(self._blocking, self.id)
-        self._archiver = Archiver(self._state, self._database, epoch)
+        self._archiver = Archiver(self._state, self._archived, self._database, epoch)
 
     async def _check_epoch(self) -> None:
-        """A Redis that came back without its data is another state: this process starts anew with it."""
-        if await self._state.epoch() != self._epoch:
-            log.error("the state was lost while this coordinator ran; it stops, to be started anew")
-            self.request_stop()
-
-    async def _close_lost(self, epoch: str) -> None:
-        """Runs of another epoch that never ended died with the state that held them."""
-        now_ms = int(time.time() * 1000)
-        found = await self._database.run(lambda conn: sql_runs.running_runs(conn, not_epoch=epoch))
-        ids = [run.id for run in found]
-        lost = await self._database.run(lambda conn: sql_runs.close_lost(conn, ids, now_ms=now_ms))
-        if lost:
-            log.error("the state was lost; runs that were under way are closed as lost", runs=lost)
+        """A Redis that came back without its data is another state. Work goes on in it: runs of the old one lose
+        their leases with it, and sessions come back from the archive as they are needed."""
+        epoch = await self._state.epoch()
+        if epoch == self._epoch:
+            return
+        log.error("the state was lost while this coordinator ran; it goes on with an empty one", epoch=epoch)
+        self._epoch = self._archiver.epoch = epoch
+        self._runs.renew(epoch)
+        await self._restorer.end_lost(epoch)
 
     async def _forever(self, job: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -188,6 +198,8 @@ class Coordinator:
         for hint in await self._hints.read():
             if hint["kind"] == "runnable":
                 self._room.set()
+            elif hint["kind"] == "adopt":
+                await self._take(hint["run"], dead_owners=False)
             else:
                 self._runs.hint(hint["kind"], hint["run"])
 
@@ -200,6 +212,7 @@ class Coordinator:
             self._runs.let_go(run)
         for run in await self._state.with_mail(self._runs.runs):
             self._runs.hint("mail", run)
+        await self._state.wake_due()
         await self._adopt()
         self._room.set()
         if time.monotonic() - self._swept_archive >= ARCHIVE_S:
@@ -215,9 +228,16 @@ class Coordinator:
         for run in sorted(await self._state.active_runs() - self._runs.runs):
             if len(self._runs) >= self.settings.coordinator.max_runs:
                 return
-            async with self._taking:
-                if run in self._runs.runs or (lease := await self._state.take_over(run, dead_owners=settled)) is None:
-                    continue
+            await self._take(run, dead_owners=settled)
+
+    async def _take(self, run: str, *, dead_owners: bool) -> None:
+        """Takes over one run, if it is to be had and there is room."""
+        if len(self._runs) >= self.settings.coordinator.max_runs:
+            return
+        async with self._taking:
+            if run in self._runs.runs:
+                return
+            if (lease := await self._state.take_over(run, dead_owners=dead_owners)) is not None:
                 log.info("run taken over", run=run)
                 self._runs.start(lease)
 
@@ -244,6 +264,12 @@ class Coordinator:
             await self._archiver.work()
         except ArchiveUnavailable as error:
             log.error("archive copy postponed", error=str(error))
+
+    async def _upkeep_once(self) -> None:
+        """Once a minute: runs that were lost and nobody has told of, and what the archive need not keep."""
+        await asyncio.sleep(UPKEEP_S)
+        await self._restorer.end_lost(self._epoch)
+        await self._retention.work()
 
     async def _close(self) -> None:
         with suppress(ArchiveUnavailable, StateUnavailable):

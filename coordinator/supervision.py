@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import structlog
 
 from coordinator.dispatch.collector import end_open
 from coordinator.events import EventWriter
-from coordinator.handle import Handle, RunCancelled
+from coordinator.handle import Handle, Parked, RunCancelled
 from coordinator.loop.ending import Outcome, cancelled, defect, end_run, failed
 from coordinator.loop.react import ReactRun
 from coordinator.loop.services import LoopServices
@@ -83,9 +84,11 @@ class Supervision:
 
     async def _live(self, lease: Lease) -> None:
         try:
-            fold = SessionFold.of(await self._state.log(lease.session))
+            entries, replies = await asyncio.gather(self._state.log(lease.session), self._state.reply_names(lease.run))
+            fold = SessionFold.of(entries)
             events = EventWriter(self._pipeline, lease.session, lease.run, self._services.settings.limits)
             handle = Handle(lease, self._state, fold, events)
+            handle.replies = replies
             self._handles[lease.run] = handle
             await self._work(handle)
         except LeaseLost:
@@ -96,7 +99,13 @@ class Supervision:
 
     async def _work(self, handle: Handle) -> None:
         while True:
-            outcome, change = await self._outcome(handle)
+            try:
+                outcome, change = await self._outcome(handle)
+            except Parked as parked:
+                if await handle.park(parked):
+                    log.info("run parked", run=handle.lease.run, waits_for=parked.nodes)
+                    return
+                continue
             if await end_run(handle, self._services, outcome, change):
                 log.info("run ended", run=handle.lease.run, state=outcome.state, reason=outcome.finish_reason)
                 return
@@ -113,7 +122,7 @@ class Supervision:
             return await loop.run(), end_open(handle, "nobody asks for it any more")
         except RunCancelled as stop:
             return cancelled(stop.message), end_open(handle, stop.message)
-        except (LeaseLost, StateUnavailable, StateConflict):
+        except (LeaseLost, StateUnavailable, StateConflict, Parked):
             raise
         except CapatazError as error:
             log.warning("run failed", run=handle.lease.run, error=str(error))
@@ -121,6 +130,10 @@ class Supervision:
         except Exception:
             log.exception("run failed by a fault of ours", run=handle.lease.run)
             return defect(), end_open(handle, "the run failed")
+
+    def renew(self, epoch: str) -> None:
+        """The state is another one from now on; runs of the old one are lost, and let go of by themselves."""
+        self._services = replace(self._services, epoch=epoch)
 
     async def stop(self, grace_s: float) -> None:
         """Ends the local work on all runs and gives their leases back, so that others go on at once."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from sqlalchemy import Connection, case, delete, select
+from sqlalchemy import Connection, case, select
 
 from shared.errors import ModelError
 from shared.sql.engine import Database
@@ -56,7 +56,10 @@ class SqlArtifacts:
         ttl_s: float | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`ttl_s`: seconds that a value is kept after it was last put; None for ever. `clock`: Unix seconds."""
+        """`ttl_s`: seconds that a value is kept after it was last put; None for ever. `clock`: Unix seconds.
+
+        What has expired is not found any more; `shared.sql.retention` removes it.
+        """
         self._db = db
         self._max_bytes = max_bytes
         self._ttl_s = ttl_s
@@ -111,8 +114,3 @@ class SqlArtifacts:
         if row is None:
             raise ModelError(f"there is no artifact {handle}", hint="it may have expired: run the tool again")
         return Artifact(bytes(row.content), row.media_type)
-
-    async def purge(self) -> int:
-        """Deletes the values whose time has passed; returns how many."""
-        past = delete(artifacts).where(artifacts.c.expires_ms <= self._now_ms())
-        return await self._db.run(lambda conn: conn.execute(past).rowcount)

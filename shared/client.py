@@ -22,15 +22,17 @@ import redis.exceptions
 
 from shared.catalogue import merge_catalogues
 from shared.contract import Catalogue, WorkerInfo
-from shared.entries import Event, Stored, decode
+from shared.entries import Event, Stored, Waiting, decode
 from shared.errors import StateUnavailable
-from shared.ids import nonce, sortable_id
-from shared.messages import Control, Message, Reply, as_fields
+from shared.ids import nonce, run_of, sortable_id
+from shared.messages import Command, Control, Message, Reply, as_fields
 from shared.names import LOCAL_PRINCIPAL
 from shared.state import keys
 from shared.state.connection import connect, connect_sync, mapped
 
 POLL_S = 1.0
+COMMAND_S = 30.0
+"""How long an answer to a command is waited for: a long log takes a while to copy."""
 LIVE_MS = 5000
 _TERMINAL = ("run.finished", "run.failed")
 
@@ -52,6 +54,12 @@ def _message(text: str, session: str | None, fields: dict[str, Any], principal: 
     values["reply_to"] = f"c-{nonce()}"
     values.update({k: v for k, v in fields.items() if v is not None})
     return Message(**values)
+
+
+def _command(session: str, command: str, params: dict[str, Any]) -> Command:
+    given = {name: value for name, value in params.items() if value is not None}
+    values: dict[str, Any] = {"kind": "command", "session": session, "command": command, "params": given}
+    return Command(**values, id=sortable_id(), reply_to=f"c-{nonce()}")
 
 
 def _event(entry_id: str, fields: dict[str, str]) -> Event:
@@ -163,15 +171,70 @@ class Client:
         """Cancels a run, or the active run of a session."""
         return self.control("cancel", session=session, run=run)
 
-    def approve(self, run: str, node: str, scope: str = "once") -> Reply:
-        """Approves a node that waits for it."""
-        return self.control("approve", run=run, node=node, scope=scope)
+    def approve(self, node: str, scope: str = "once") -> Reply:
+        """Approves a node that waits for it: this call, or also such calls in the `session` or `always`."""
+        return self.control("approve", run=run_of(node), node=node, scope=scope)
+
+    def deny(self, node: str, text: str = "") -> Reply:
+        """Refuses what a node waits for; `text` says why."""
+        return self.control("deny", run=run_of(node), node=node, text=text)
+
+    def answer(self, node: str, text: str) -> Reply:
+        """Answers the question of a node, with a text or the number of an option."""
+        return self.control("answer", run=run_of(node), node=node, text=text)
+
+    def waiting(self, session: str | None = None) -> list[Waiting]:
+        """Approvals and questions that are open, in a session or in the newest 1000, oldest first."""
+        with mapped():
+            sessions: Any = [session] if session else self._redis.zrevrange(keys.SESSIONS, 0, 999)
+            pipe = self._redis.pipeline(transaction=False)
+            for sid in sessions:
+                pipe.hgetall(keys.waits(sid))
+            rows = {node: row for found in pipe.execute() for node, row in found.items()}
+        return [Waiting.model_validate_json(rows[node]) for node in sorted(rows)]
+
+    def _order(self, command: Command) -> Reply:
+        with mapped():
+            self._redis.xadd(keys.inbox(self._principal), as_fields(command))  # type: ignore[arg-type]
+        return self.wait(Submitted(command.id or "", command.session, "", command.reply_to or ""), COMMAND_S)
+
+    def undo(self, session: str) -> Reply:
+        """Takes the newest turn of a session back; `run` of the answer says which. What it did stays done."""
+        return self._order(_command(session, "undo", {}))
+
+    def fork(self, session: str, to: str, *, at: str = "") -> Reply:
+        """Copies a session to a new one called `to`: all turns that had ended by the log entry `at` (empty: by now).
+
+        `run` of the answer is the last one in the copy.
+        """
+        return self._order(_command(session, "fork", {"to": to, "at": at or None}))
+
+    def set(
+        self, session: str, *, model: str | None = None, thinking: str | None = None, debug: str | None = None
+    ) -> Reply:
+        """Changes how a session goes on, from the next step on: `model` (a tier or `provider/model`, empty for the
+        default), `thinking` (show, hide), `debug` (on, off)."""
+        return self._order(_command(session, "set", {"model": model, "thinking": thinking, "debug": debug}))
 
     def history(self, session: str) -> list[Stored]:
         """The session's log."""
+        return [decode(i, f) for i, f in self.log(session)]
+
+    def log(self, session: str) -> list[tuple[str, dict[str, str]]]:
+        """The session's log as it stands in the stream: ids and fields."""
         with mapped():
             rows: Any = self._redis.xrange(keys.log(session))
-        return [decode(i, f) for i, f in rows]
+        return list(rows)
+
+    def owner(self, session: str) -> str:
+        """Whose session it is; empty if there is none."""
+        with mapped():
+            return str(self._redis.hget(keys.session(session), "owner") or "")
+
+    def session_of(self, run: str) -> str:
+        """The session of a run; empty if the run is not known, or no longer."""
+        with mapped():
+            return str(self._redis.hget(keys.run(run), "session") or "")
 
     def runs(self, limit: int = 50) -> list[dict[str, Any]]:
         """Recent runs, newest first: run, session, principal, state, times in ms, reply."""
@@ -234,7 +297,8 @@ def _plain(entry: Stored) -> dict[str, Any]:
 
 
 class AsyncClient:
-    """The same for asyncio: `submit`, `wait`, `ask`, `stream`, `control`, `cancel`, `approve`, `history`."""
+    """The same for asyncio: `submit`, `wait`, `ask`, `stream`, `control`, `cancel`, `approve`, `deny`, `answer`,
+    `waiting`, `undo`, `fork`, `set`, `history`."""
 
     def __init__(self, client: redis.asyncio.Redis, url: str, principal: str = LOCAL_PRINCIPAL) -> None:
         self._redis = client
@@ -303,9 +367,42 @@ class AsyncClient:
         """Cancels a run, or the active run of a session."""
         return await self.control("cancel", session=session, run=run)
 
-    async def approve(self, run: str, node: str, scope: str = "once") -> Reply:
+    async def approve(self, node: str, scope: str = "once") -> Reply:
         """Approves a node that waits for it."""
-        return await self.control("approve", run=run, node=node, scope=scope)
+        return await self.control("approve", run=run_of(node), node=node, scope=scope)
+
+    async def deny(self, node: str, text: str = "") -> Reply:
+        """Refuses what a node waits for."""
+        return await self.control("deny", run=run_of(node), node=node, text=text)
+
+    async def answer(self, node: str, text: str) -> Reply:
+        """Answers the question of a node."""
+        return await self.control("answer", run=run_of(node), node=node, text=text)
+
+    async def waiting(self, session: str) -> list[Waiting]:
+        """Approvals and questions of a session that are open, oldest first."""
+        with mapped():
+            rows: Any = await self._redis.hgetall(keys.waits(session))
+        return [Waiting.model_validate_json(rows[node]) for node in sorted(rows)]
+
+    async def _order(self, command: Command) -> Reply:
+        with mapped():
+            await self._redis.xadd(keys.inbox(self._principal), as_fields(command))  # type: ignore[arg-type]
+        return await self.wait(Submitted(command.id or "", command.session, "", command.reply_to or ""), COMMAND_S)
+
+    async def undo(self, session: str) -> Reply:
+        """Takes the newest turn of a session back."""
+        return await self._order(_command(session, "undo", {}))
+
+    async def fork(self, session: str, to: str, *, at: str = "") -> Reply:
+        """Copies a session to a new one called `to`: all turns that had ended by the log entry `at`."""
+        return await self._order(_command(session, "fork", {"to": to, "at": at or None}))
+
+    async def set(
+        self, session: str, *, model: str | None = None, thinking: str | None = None, debug: str | None = None
+    ) -> Reply:
+        """Changes how a session goes on, from the next step on."""
+        return await self._order(_command(session, "set", {"model": model, "thinking": thinking, "debug": debug}))
 
     async def history(self, session: str) -> list[Stored]:
         """The session's log."""

@@ -149,8 +149,9 @@ class NodeOrder(Value):
     """One node as it is sent to a worker.
 
     `args_hash` is the ledger's fingerprint of (tool, args); `not_after_ms` (Unix milliseconds) is the node's
-    deadline, also for starting. On the wire a `signature` over all fields is added (`signing.sign`); one Celery
-    message carries a list of them.
+    deadline, also for starting. `agent_path` has the agents that call, the root first; `approval` is the id of the
+    approval or grant under which a call that rules ask about was let through. On the wire a `signature` over all
+    fields is added (`signing.sign`); one Celery message carries a list of them.
     """
 
     v: int = VERSION
@@ -164,6 +165,8 @@ class NodeOrder(Value):
     effect: Effect
     not_after_ms: int
     timeout_s: float
+    agent_path: tuple[str, ...] = ()
+    approval: str = ""
 
 
 class NodeError(Value):
@@ -175,11 +178,41 @@ class NodeError(Value):
     may_have_had_effect: bool = False
 
 
+class Usage(Value):
+    """Tokens of one or more calls in disjoint classes, so that each is paid and counted once.
+
+    `input` is fresh prompt, `output` visible answer, `reasoning` thinking where the provider reports it apart
+    (else it is part of `output`). `estimated` marks a guess of ours.
+    """
+
+    input: int = 0
+    cache_write: int = 0
+    cache_read: int = 0
+    output: int = 0
+    reasoning: int = 0
+    estimated: bool = False
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            input=self.input + other.input,
+            cache_write=self.cache_write + other.cache_write,
+            cache_read=self.cache_read + other.cache_read,
+            output=self.output + other.output,
+            reasoning=self.reasoning + other.reasoning,
+            estimated=self.estimated or other.estimated,
+        )
+
+    @property
+    def total(self) -> int:
+        """All tokens of all classes."""
+        return self.input + self.cache_write + self.cache_read + self.output + self.reasoning
+
+
 class NodeResult(Value):
     """The end of a node.
 
     `text` goes to the model. `value` is what references and code see (JSON, types kept); it is None and
-    `artifact` is set when it was too large to travel.
+    `artifact` is set when it was too large to travel. `usage` and `cost` are those of a subagent's run.
     """
 
     v: int = VERSION
@@ -188,6 +221,8 @@ class NodeResult(Value):
     value: JsonValue = None
     artifact: str | None = None
     error: NodeError | None = None
+    usage: Usage | None = None
+    cost: str | None = None
     worker: str = ""
     queued_ms: int = 0
     started_ms: int = 0
@@ -197,6 +232,6 @@ class NodeResult(Value):
 class Hint(Value):
     """A wake-up for a coordinator: something of `run` changed; read the truth from the ledger or the mailbox."""
 
-    kind: Literal["node", "mail", "runnable", "child"]
+    kind: Literal["node", "mail", "runnable", "adopt"]
     run: str
     node: str = ""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import Field, JsonValue
 
@@ -30,10 +30,20 @@ class UserMessage(QueuedMessage):
 
 
 class Context(LogValue):
-    """The changing tail that was shown with the message before it: date, facts, bullets. Part of history for good."""
+    """The changing tail that was shown with the message before it: date, facts, bullets. Part of history for good.
+    `facts` are the versions of the facts that it names."""
 
     T: ClassVar[str] = "context"
     text: str
+    facts: dict[str, int] = Field(default_factory=dict)
+
+
+class News(LogValue):
+    """Shared facts that others of the session have set since this run last looked, with their versions."""
+
+    T: ClassVar[str] = "news"
+    text: str
+    facts: dict[str, int] = Field(default_factory=dict)
 
 
 class Retry(Value):
@@ -112,6 +122,42 @@ class Elided(LogValue):
     lines: dict[str, str]
 
 
+class Waiting(LogValue):
+    """A node that no worker runs: it waits for a person, for a time, or for a run of its own.
+
+    `args` and `args_hash` are what an approval is bound to, `rules` are those that ask for it. `until_ms` (0: never)
+    is when the wait ends by itself. `run` is the subagent's.
+    """
+
+    T: ClassVar[str] = "node.waiting"
+    node: str
+    kind: Literal["approval", "question", "timer", "agent"]
+    tool: str
+    until_ms: int = 0
+    args: dict[str, Any] = Field(default_factory=dict)
+    args_hash: str = ""
+    rules: tuple[str, ...] = ()
+    text: str = ""
+    options: tuple[str, ...] = ()
+    recommended: str = ""
+    run: str = ""
+
+
+class Decided(LogValue):
+    """An approval was given or refused, for the arguments of `args_hash` alone or (`scope`) for what `rules` ask."""
+
+    T: ClassVar[str] = "approval.decided"
+    node: str
+    tool: str
+    args_hash: str
+    allowed: bool
+    scope: Literal["once", "session", "always"] = "once"
+    rules: tuple[str, ...] = ()
+    agent: str = ""
+    by: str = ""
+    text: str = ""
+
+
 class NodeEnded(LogValue):
     """The result of a node."""
 
@@ -154,6 +200,26 @@ class Offered(LogValue):
     tools: tuple[str, ...] = ()
 
 
+class Terms(LogValue):
+    """What a run is bound to from its start on, by agent and installation: the form of its calls, the calls of a
+    turn, and its budget (0 tokens or dollars: none)."""
+
+    T: ClassVar[str] = "run.terms"
+    calls: Literal["references", "plan", "flat"]
+    calls_per_turn: int
+    steps: int
+    seconds: float
+    tokens: int = 0
+    dollars: str = "0"
+
+
+class Undone(LogValue):
+    """The turn of `run` was taken back: it is no longer part of the conversation. What it did stays done."""
+
+    T: ClassVar[str] = "undone"
+    run: str
+
+
 class RunEnded(LogValue):
     """The end of a run."""
 
@@ -168,11 +234,26 @@ class RunEnded(LogValue):
     error: ErrorInfo | None = None
 
 
-LogEntry = UserMessage | Context | Assistant | Node | NodeEnded | Elided | Nudge | Steer | FactSet | Offered | RunEnded
+LogEntry = (
+    UserMessage
+    | Context
+    | News
+    | Assistant
+    | Node
+    | Waiting
+    | Decided
+    | NodeEnded
+    | Elided
+    | Nudge
+    | Steer
+    | FactSet
+    | Offered
+    | Terms
+    | RunEnded
+    | Undone
+)
 
-_BY_TYPE: dict[str, type[LogEntry]] = {
-    c.T: c for c in (UserMessage, Context, Assistant, Node, NodeEnded, Elided, Nudge, Steer, FactSet, Offered, RunEnded)
-}
+_BY_TYPE: dict[str, type[LogEntry]] = {c.T: c for c in get_args(LogEntry)}
 LOG_TYPES = tuple(_BY_TYPE)
 
 
@@ -206,14 +287,18 @@ EVENT_TYPES = (
     "node.progress",
     "node.finished",
     "approval.requested",
+    "approval.decided",
     "question.asked",
     "subagent.started",
     "subagent.finished",
     "fact.set",
     "usage",
+    "debug.request",
+    "debug.response",
     "notice",
     "run.finished",
     "run.failed",
+    "undone",
     "snapshot",
 )
 

@@ -49,6 +49,11 @@ def node_id(run: str, step: int, attempt: int, position: int) -> str:
     return f"{run}.{step}.{attempt}.{position}"
 
 
+def run_of(node: str) -> str:
+    """The run that a node belongs to."""
+    return node.partition(".")[0]
+
+
 def process_id(kind: str) -> str:
     """An id for this incarnation of a process; a restart of the same process gets another."""
     host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())[:40]

@@ -1,7 +1,7 @@
 """What people send and get: inbox entries, the queued message made of one, and the reply. Pure.
 
 An inbox entry is a flat map of strings (any Redis client can write one). `parse_entry` turns it into a
-`Message` or a `Control`, or raises UserError saying what is wrong with it.
+`Message`, a `Control` or a `Command`, or raises UserError saying what is wrong with it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -72,6 +73,7 @@ class Message(Submitted):
     reply_to: Name | None = None
     workflow: str = ""
     params: dict[str, JsonValue] = Field(default_factory=dict)
+    approvals: Literal["ask", "deny"] | None = None
 
 
 class Control(Submitted):
@@ -87,8 +89,46 @@ class Control(Submitted):
     reply_to: Name | None = None
 
 
-Entry = Message | Control
+class Command(Submitted):
+    """An entry for a session: take its last turn back, copy it, change how it goes on. `params` as the command has
+    them: ForkParams, Switches, or none."""
 
+    kind: Literal["command"]
+    session: Name
+    command: Literal["undo", "fork", "set"]
+    params: dict[str, JsonValue] = Field(default_factory=dict)
+    id: MessageId | None = None
+    reply_to: Name | None = None
+
+
+class ForkParams(Submitted):
+    """Where a fork goes. `at`: the log entry that it ends with; empty for the newest."""
+
+    to: Name
+    at: str = ""
+
+    @field_validator("at")
+    @classmethod
+    def _entry_id(cls, at: str) -> str:
+        if at and not _ENTRY_ID.fullmatch(at):
+            raise ValueError("not the id of a log entry, such as 1700000000000-0")
+        return at
+
+
+class Switches(Submitted):
+    """How a session goes on, from the next step of a model on. None leaves a switch as it is.
+
+    `model` is a tier or `provider/model` for messages that name none themselves; empty is the default again.
+    """
+
+    model: str | None = Field(default=None, max_length=200)
+    thinking: Literal["show", "hide"] | None = None
+    debug: Literal["on", "off"] | None = None
+
+
+Entry = Message | Control | Command
+
+_ENTRY_ID = re.compile(r"[0-9]{1,15}-[0-9]{1,15}")
 _JSON_FIELDS = {"attachments", "budget", "params"}
 _CONTROL_KINDS = {"cancel", "steer", "approve", "deny", "answer"}
 
@@ -112,6 +152,16 @@ class QueuedMessage(Value):
     budget: Budget = Budget()
     workflow: str = ""
     params: dict[str, JsonValue] = Field(default_factory=dict)
+    approvals: Literal["ask", "deny"] | None = None
+    parent: str = ""
+    """The node that this run of a subagent answers; empty for a run that a message opened."""
+    path: tuple[str, ...] = ()
+    """The agents from the one that was asked down to this one; empty for a run that a message opened."""
+
+    @property
+    def headless(self) -> bool:
+        """True if nobody is there who could be asked for anything."""
+        return self.approvals == "deny" or (self.approvals is None and self.kind == "workflow")
 
 
 class ErrorInfo(Value):
@@ -190,7 +240,7 @@ def parse_entry(fields: Mapping[str, str], limits: LimitSettings) -> Entry:
     kind = fields.get("kind", "")
     if not kind:
         raise UserError("field 'kind' is missing", code="missing_field", hint="for example: kind message")
-    if kind not in _CONTROL_KINDS and kind not in ("message", "workflow"):
+    if kind not in _CONTROL_KINDS and kind not in ("message", "workflow", "command"):
         raise UserError(f"unknown kind {kind[:40]!r}", code="unknown_kind", hint="message, workflow, cancel, steer, …")
     size = len(fields.get("text", "").encode("utf-8", "surrogatepass"))
     if size > limits.text_bytes:
@@ -200,14 +250,17 @@ def parse_entry(fields: Mapping[str, str], limits: LimitSettings) -> Entry:
     if len(fields.get("attachments", "")) > limits.attachment_bytes * 4 // 3 + 1000:
         raise UserError(f"attachments are larger than {limits.attachment_bytes} bytes", code="too_large")
     values = _decode_fields(fields)
+    cls: type[Entry] = Control if kind in _CONTROL_KINDS else Command if kind == "command" else Message
     try:
-        entry: Entry = Control(**values) if kind in _CONTROL_KINDS else Message(**values)
+        entry: Entry = cls(**values)
     except ValidationError as error:
         raise _field_error(error, kind) from error
     if isinstance(entry, Message):
         _check_message(entry)
-    elif entry.session is None and entry.run is None:
-        raise UserError(f"a {kind} entry needs 'run' or 'session'", code="missing_field")
+    elif isinstance(entry, Command):
+        _check_command(entry)
+    elif entry.session is None and entry.run is None and not entry.node:
+        raise UserError(f"a {kind} entry needs 'run', 'session' or 'node'", code="missing_field")
     elif kind == "steer" and not entry.text.strip():
         raise UserError("field 'text' of the steer entry is empty", code="missing_field")
     return entry
@@ -220,6 +273,23 @@ def _check_message(entry: Message) -> None:
         raise UserError("a workflow cannot join a running run", code="bad_field", hint="mode queue or interrupt")
     if entry.kind == "message" and not entry.text.strip() and not entry.attachments:
         raise UserError("field 'text' is empty", code="missing_field")
+
+
+def _check_command(entry: Command) -> None:
+    what = f"{entry.command} command"
+    try:
+        if entry.command == "fork":
+            fork = ForkParams.model_validate(entry.params)
+            if fork.to == entry.session:
+                raise UserError(f"the {what} names the same session twice", code="bad_field", hint="choose a new name")
+        elif entry.command == "set":
+            switches = Switches.model_validate(entry.params)
+            if not switches.model_dump(exclude_none=True):
+                raise UserError(f"the {what} sets nothing", code="missing_field", hint="params: model, thinking, debug")
+        elif entry.params:
+            raise UserError("an undo command takes no params", code="unknown_field")
+    except ValidationError as error:
+        raise _field_error(error, what) from error
 
 
 def as_fields(entry: Entry) -> dict[str, str]:

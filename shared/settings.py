@@ -18,6 +18,7 @@ from pydantic_settings.exceptions import SettingsError
 
 from shared.errors import ConfigError
 from shared.ids import is_name
+from shared.permissions import Policy
 
 
 class Section(BaseModel):
@@ -79,6 +80,8 @@ class CoordinatorSettings(Section):
     width: int = Field(default=32, ge=1)
     calls_per_turn: int = Field(default=1000, ge=1)
     batch: int = Field(default=20, ge=1)
+    agent_depth: int = Field(default=3, ge=0)
+    """How deep subagents may start subagents; 0: not at all."""
     early_start: bool = True
     """Send whole `read` calls to workers while the model still streams."""
     lease_ttl_s: float = Field(default=5.0, gt=0)
@@ -95,9 +98,19 @@ class WorkerSettings(Section):
     drain_s: float = Field(default=20.0, ge=0)
     """How long a stopping worker lets `write` calls finish."""
     lease_ttl_s: float = Field(default=5.0, gt=0)
+    ping_s: float = Field(default=10.0, ge=0)
+    """How often a worker sends itself a message over the broker, to hear whether it still gets any; 0: never."""
+    ping_misses: int = Field(default=3, ge=1)
+    """After so many that did not come in a row it ends, to be started anew."""
     task_events: bool = True
     tool_modules: tuple[str, ...] = ()
     """Python files or importable modules with a user's own tools."""
+
+
+class SupervisorSettings(Section):
+    """How `capataz up` looks after its processes: one that lives without a heartbeat for `stuck_s` is replaced."""
+
+    stuck_s: float = Field(default=15.0, gt=0)
 
 
 class ProviderSettings(Section):
@@ -202,17 +215,46 @@ class FlowerSettings(Section):
 
 
 class LimitSettings(Section):
-    """Bounds on what is accepted. Sizes in bytes, ages in seconds."""
+    """Bounds on what is accepted. Sizes in bytes, ages in seconds.
+
+    `waiting`, `running` and `rate_per_minute` bound the messages of one principal over all sessions; `queue_age_s` is
+    how long a message may wait for its turn. Zero is no bound for `running`, `rate_per_minute` and `queue_age_s`.
+    """
 
     text_bytes: int = Field(default=200_000, ge=1)
     attachment_bytes: int = Field(default=2_000_000, ge=0)
     inbox_entries: int = Field(default=20_000, ge=1)
     session_queue: int = Field(default=100, ge=1)
+    waiting: int = Field(default=1000, ge=1)
+    running: int = Field(default=50, ge=0)
+    rate_per_minute: int = Field(default=600, ge=0)
+    queue_age_s: int = Field(default=0, ge=0)
+    memory_percent: int = Field(default=90, ge=1, le=100)
+    """Of the state Redis's maxmemory; above it new messages are refused."""
     reply_ttl_s: int = Field(default=3600, ge=1)
     dedupe_ttl_s: int = Field(default=7 * 86400, ge=1)
     events_kept: int = Field(default=20_000, ge=100)
     session_ttl_s: int = Field(default=30 * 86400, ge=60)
     run_ttl_s: int = Field(default=86400, ge=60)
+
+
+class RetentionSettings(Section):
+    """How many days the archive keeps what is over; 0 is for ever. A session goes when nothing of it is left.
+
+    `runs_days` is for runs with their part of the log, and for past reminders; `costs_days` for the bill;
+    `playbook_days` for retired bullets and the changes that can be undone; `artifacts_days` for stored values and
+    attachments, from when they were last stored.
+    """
+
+    runs_days: int = Field(default=365, ge=0)
+    costs_days: int = Field(default=730, ge=0)
+    playbook_days: int = Field(default=365, ge=0)
+    artifacts_days: int = Field(default=365, ge=0)
+
+    @property
+    def artifacts_s(self) -> float | None:
+        """Seconds that a value is kept after it was last stored; None for ever."""
+        return self.artifacts_days * 86_400.0 or None
 
 
 class WorkflowSettings(Section):
@@ -221,6 +263,16 @@ class WorkflowSettings(Section):
     timezone: str = "UTC"
     cron: dict[str, str] = Field(default_factory=dict)
     session: str = "daily"
+
+
+class PermissionSettings(Policy):
+    """The installation's rules about calls. `headless` is what an `ask` becomes where nobody can be asked.
+
+    A question that nobody has answered after `expiry_s` counts as refused.
+    """
+
+    headless: Literal["deny", "allow"] = "deny"
+    expiry_s: float = Field(default=86_400.0, gt=0)
 
 
 class Settings(BaseSettings):
@@ -241,6 +293,7 @@ class Settings(BaseSettings):
     budget: BudgetSettings = BudgetSettings()
     coordinator: CoordinatorSettings = CoordinatorSettings()
     worker: WorkerSettings = WorkerSettings()
+    supervisor: SupervisorSettings = SupervisorSettings()
     models: ModelSettings = ModelSettings()
     routing: RoutingSettings = RoutingSettings()
     web: WebSettings = WebSettings()
@@ -248,6 +301,8 @@ class Settings(BaseSettings):
     flower: FlowerSettings = FlowerSettings()
     limits: LimitSettings = LimitSettings()
     workflows: WorkflowSettings = WorkflowSettings()
+    retention: RetentionSettings = RetentionSettings()
+    permissions: PermissionSettings = PermissionSettings()
     principals: tuple[str, ...] = ()
     """Users besides the local owner; each has the inbox `capataz:inbox:<principal>`."""
 
@@ -323,8 +378,9 @@ def load() -> Settings:
         raise ConfigError(f"the environment: {error}", hint="lists and tables are written as JSON there") from error
     except ValidationError as error:
         first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        source = _source(first["loc"], env, in_file, path)
+        loc = tuple(part for part in first["loc"] if part != "[key]")  # pydantic's mark for a wrong key of a mapping
+        key = ".".join(str(part) for part in loc)
+        source = _source(loc[:-1] if first["type"] == "missing" else loc, env, in_file, path)
         what = "unknown setting" if first["type"] == "extra_forbidden" else first["msg"]
         raise ConfigError(f"{key}: {what} (from {source})", hint="correct it or remove it") from error
     for principal in settings.principals:
@@ -348,7 +404,8 @@ def _source(loc: tuple[int | str, ...], env: dict[str, str], in_file: dict[str, 
 def _in_file(values: dict[str, Any], loc: tuple[int | str, ...]) -> bool:
     node: Any = values
     for part in loc:
-        if not isinstance(node, dict) or part not in node:
+        in_list = isinstance(node, list) and isinstance(part, int) and part < len(node)
+        if not in_list and not (isinstance(node, dict) and part in node):
             return False
         node = node[part]
     return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shared.lean  # noqa: F401  # isort: skip  # before anything that would load what it keeps out
 import argparse
+import logging
 import os
 import socket
 import sys
@@ -32,9 +33,10 @@ def main() -> None:
     configure(options.name)
     warnings.filterwarnings("ignore", category=UserWarning, module="celery.platforms")  # root in a container is usual
     try:
-        from workers.app import app, settings
+        from workers.app import app, exit_code, settings
     except CapatazError as error:
         sys.exit(f"worker cannot start: {error}")
+    _quieten()
     # Not by Celery's command line: its imports (prompt_toolkit, every installed plugin) cost 20 MB.
     process = app.Worker(
         hostname=f"{worker}@{socket.gethostname()}",
@@ -47,7 +49,23 @@ def main() -> None:
         quiet=True,
     )
     process.start()
-    sys.exit(process.exitcode)
+    sys.exit(exit_code(process.exitcode))
+
+
+def _quieten() -> None:
+    """Leaves out what Celery says and nobody needs when the broker goes away: that is told in one line."""
+    from celery.worker.consumer import consumer
+
+    def without_traceback(record: logging.LogRecord) -> bool:
+        if record.levelno == logging.WARNING:
+            record.exc_info = None
+        return True
+
+    def about_us(record: logging.LogRecord) -> bool:
+        return consumer.CANCEL_TASKS_BY_DEFAULT not in record.getMessage()  # no task of ours is acknowledged late
+
+    logging.getLogger(consumer.__name__).addFilter(without_traceback)
+    logging.getLogger("py.warnings").addFilter(about_us)
 
 
 if __name__ == "__main__":

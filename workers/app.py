@@ -6,6 +6,7 @@ Flower and beat import this module too: nothing is connected before a worker pro
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 from typing import Any
@@ -15,10 +16,11 @@ from celery import Celery, signals
 
 from shared.broker import declare, make_app
 from shared.errors import CapatazError, ConfigError
-from shared.names import QUEUES, TASK_FIRE_WORKFLOW, TASK_PING, TASK_RUN_NODES, worker_queue
+from shared.names import EXIT_DEAF, QUEUES, TASK_FIRE_WORKFLOW, TASK_PING, TASK_RUN_NODES, worker_queue
 from shared.settings import load
 from shared.state.connection import connect_sync, mapped
 from shared.state.keys import reply
+from workers.hearing import Hearing, Listener, consumes
 from workers.runtime import Runtime
 from workers.schedule import fire
 
@@ -26,10 +28,20 @@ log = structlog.get_logger(__name__)
 
 WORKER_ENV = "CAPATAZ_WORKER_ID"
 QUEUES_ENV = "CAPATAZ_WORKER_QUEUES"
+HARD_END_S = 5.0
+"""How long a deaf worker may take over its end beyond `worker.drain_s`."""
 
 settings = load()
 app: Celery = make_app(settings)
 _runtime: Runtime | None = None
+_hearing = Hearing(settings.worker.threads, settings.worker.ping_misses)
+_listener: Listener | None = None
+_deaf = threading.Event()
+
+
+def exit_code(code: int | None) -> int | None:
+    """The exit code of this process: Celery's `code`, unless it ends because it was deaf."""
+    return EXIT_DEAF if _deaf.is_set() else code
 
 
 def own_queues() -> tuple[str, ...]:
@@ -42,18 +54,26 @@ def run_nodes(orders: list[dict[str, Any]]) -> int:
     """Runs a batch of nodes; returns how many this worker claimed."""
     if _runtime is None:
         raise CapatazError("this process is not a worker")
-    return _runtime.run(orders)
+    with _hearing:
+        return _runtime.run(orders)
 
 
 @app.task(name=TASK_FIRE_WORKFLOW)  # type: ignore[untyped-decorator]
 def fire_workflow(name: str, session: str, cron: str, timezone: str) -> str:
     """Puts one inbox entry for the slot that is due now; returns its id."""
-    return fire(settings, name, session, cron, timezone)
+    with _hearing:
+        return fire(settings, name, session, cron, timezone)
 
 
 @app.task(name=TASK_PING)  # type: ignore[untyped-decorator]
 def ping(name: str) -> None:
-    """Answers on the reply list `name` with this worker's id: the liveness round trip."""
+    """The liveness round trip: has been heard, and answers on the reply list `name`, if any, with this worker's id."""
+    with _hearing:
+        if name:
+            _answer(name)
+
+
+def _answer(name: str) -> None:
     with mapped(), connect_sync(settings.redis.url) as client:
         client.rpush(reply(name), _runtime.worker if _runtime else "")
         client.expire(reply(name), 60)
@@ -80,9 +100,33 @@ def _own_queue(instance: Any = None, **_: Any) -> None:
         instance.app.amqp.queues.select_add(declare(worker_queue(_runtime.worker), own=True))
 
 
+@signals.worker_ready.connect  # type: ignore[untyped-decorator]
+def _listen(sender: Any = None, **_: Any) -> None:
+    """When the consumer (`sender`) is ready: from now on it has to hear."""
+    global _listener
+    if _runtime is None or not settings.worker.ping_s:
+        return
+    own = worker_queue(_runtime.worker)
+    queues = (*own_queues(), own)
+    _listener = Listener(app, _hearing, own, settings.worker.ping_s, lambda: consumes(sender, queues), _end_deaf)
+    _listener.start()
+
+
+def _end_deaf() -> None:
+    """Ends this process as SIGTERM does, and hard if it is too sick for that; whoever keeps it up starts it anew."""
+    log.error("this worker no longer gets the broker's messages; it ends, to be started anew")
+    _deaf.set()
+    os.kill(os.getpid(), signal.SIGTERM)
+    hard = threading.Timer(settings.worker.drain_s + HARD_END_S, os._exit, (EXIT_DEAF,))
+    hard.daemon = True
+    hard.start()
+
+
 @signals.worker_shutting_down.connect  # type: ignore[untyped-decorator]
 def _drain(**_: Any) -> None:
     """At SIGTERM: in a thread, because signal handlers must not wait."""
+    if _listener is not None:
+        _listener.stop()
     if _runtime is not None:
         threading.Thread(target=_runtime.drain, name="drain", daemon=True).start()
 

@@ -130,7 +130,7 @@ class Runtime:
         model = TierClient(settings, gate, partial(_record_calls, database))
         services = Services(
             db=database,
-            artifacts=SqlArtifacts(database),
+            artifacts=SqlArtifacts(database, ttl_s=settings.retention.artifacts_s),
             state=SessionState(pipeline, settings.limits),
             model=model,
             http=httpx.AsyncClient,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.resources
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from shared.errors import ConfigError
 from shared.ids import is_name
+from shared.permissions import Policy
 
 log = structlog.get_logger(__name__)
 
@@ -20,7 +22,11 @@ _FRONT = re.compile(r"\A---\r?\n(?P<front>.*?)\r?\n---\r?\n?(?P<body>.*)\Z", re.
 
 
 class Agent(BaseModel):
-    """One agent. `tools` are groups or tool names; empty means all that routing chooses."""
+    """One agent. `tools` are groups or tool names; empty means all that routing chooses.
+
+    `permissions` narrow what the installation's rules allow, for this agent and those that it starts; `subagents` are
+    the agents that it may start.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -30,6 +36,8 @@ class Agent(BaseModel):
     tier: str = "default"
     model: str = ""
     tools: tuple[str, ...] = ()
+    subagents: tuple[str, ...] = ()
+    permissions: Policy = Policy()
     calls: Literal["auto", "flat", "references", "plan"] = "auto"
     """Whether calls of one turn stand alone, may refer to each other, or come as one plan; `auto`: as the provider
     of its model is known to cope with."""
@@ -51,8 +59,7 @@ def parse_agent(text: str, source: str) -> Agent:
         agent = Agent(**{str(k): v for k, v in front.items()}, body=match["body"].strip())
     except ValidationError as error:
         first = error.errors()[0]
-        key = str(first["loc"][0]) if first["loc"] else ""
-        place = f"{source}:{_line_of(key, match['front'])}"
+        place = f"{source}:{_line_of(first['loc'], match['front'])}"
         raise ConfigError(f"{place}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
     except TypeError as error:  # a key that is given beside the frontmatter, such as body
         raise ConfigError(f"{source}:2: {error}") from error
@@ -77,10 +84,22 @@ def _front(text: str, source: str) -> dict[Any, Any]:
     return front
 
 
-def _line_of(key: str, front: str) -> int:
-    """The line of the file on which a key of the frontmatter stands; its first one if it is not found."""
-    lines = front.splitlines()
-    return next((i for i, line in enumerate(lines, 2) if line.startswith(f"{key}:")), 2)
+def _line_of(place: Sequence[str | int], front: str) -> int:
+    """The line of the file on which what has a place in the frontmatter begins, or what is next around it."""
+    node = yaml.compose(front, yaml.SafeLoader)
+    line = 0
+    for part in place:
+        if isinstance(node, yaml.MappingNode):
+            keyed = next(((key, value) for key, value in node.value if key.value == part), None)
+            if keyed is None:
+                break
+            line, node = keyed[0].start_mark.line, keyed[1]
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+            node = node.value[part]
+            line = node.start_mark.line
+        else:
+            break
+    return line + 2
 
 
 class Agents:

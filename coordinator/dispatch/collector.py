@@ -38,6 +38,7 @@ class Outstanding:
     args: dict[str, Any]
     sent_at: float
     since: float
+    approval: str = ""
     sends: int = 1
     unserved_since: float | None = None
 
@@ -49,12 +50,17 @@ class Collector:
     handle: Handle
     publisher: Publisher
     directory: Directory
+    path: tuple[str, ...] = ()
+    """The agents down to the one whose nodes these are."""
     outstanding: dict[str, Outstanding] = field(default_factory=dict)
+    watched: set[str] = field(default_factory=set)
+    """Nodes that no worker runs, whose ends are brought home all the same."""
 
-    def send(self, node: Node, args: dict[str, Any] | None = None) -> None:
-        """Hands a planned node out; `args` are its arguments with references filled in, if it has any."""
-        now = time.monotonic()
-        item = self.outstanding[node.node] = Outstanding(node, node.args if args is None else args, now, now)
+    def send(self, node: Node, args: dict[str, Any] | None = None, approval: str = "") -> None:
+        """Hands a planned node out; `args` are its arguments with references filled in, if it has any, `approval` is
+        what lets it run if it has to be asked for."""
+        now, filled = time.monotonic(), node.args if args is None else args
+        item = self.outstanding[node.node] = Outstanding(node, filled, now, now, approval)
         self._publish(item)
 
     def _publish(self, item: Outstanding) -> None:
@@ -70,22 +76,26 @@ class Collector:
             effect=node.effect,
             not_after_ms=node.not_after_ms,
             timeout_s=node.timeout_s,
+            agent_path=self.path,
+            approval=item.approval,
         )
         self.publisher.publish(node.queue, order)
 
     async def wait(self) -> dict[str, NodeResult]:
         """Results of nodes that ended, at least one. Raises RunCancelled when a cancel arrives."""
-        return await self.handle.race(self._wait())
+        return await self.handle.race(self.results())
 
-    async def _wait(self) -> dict[str, NodeResult]:
+    async def results(self) -> dict[str, NodeResult]:
+        """The same, for whoever looks after cancels itself."""
         reviewed = time.monotonic()
         while True:
             self.handle.nodes_changed.clear()
             asked = time.monotonic()
-            results = await self.handle.fetch(list(self.outstanding))
+            results = await self.handle.fetch([*self.outstanding, *self.watched])
             if results:
                 for node in results:
-                    del self.outstanding[node]
+                    self.outstanding.pop(node, None)
+                    self.watched.discard(node)
                 return results
             now = time.monotonic()
             if now - asked > PROMPT_S:
@@ -158,7 +168,8 @@ def end_open(handle: Handle, why: str) -> Change:
     """The change that ends every node of a run that has not ended, whoever planned or sent it; workers that run one
     notice within a second. One that has ended meanwhile stays as it is."""
     run = handle.run
-    return Change(ends=[(n.node, n.tool, cancelled(n, why)) for n in run.nodes.values() if n.node not in run.results])
+    ends = [(n.node, n.tool, cancelled(n, why)) for n in run.nodes.values() if n.node not in run.results]
+    return Change(ends=ends, cancel=run.children, cancel_reason=why)
 
 
 def _end(state: NodeState, code: str, text: str, *, maybe: bool = False) -> NodeResult:

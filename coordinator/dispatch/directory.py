@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import structlog
 
 from shared.catalogue import merge_catalogues
@@ -14,15 +16,17 @@ log = structlog.get_logger(__name__)
 class Directory:
     """A view of the workers. Workers with another signing key are not counted: they would refuse our nodes."""
 
-    def __init__(self, state: SessionState, key_id: str) -> None:
+    def __init__(self, state: SessionState, key_id: str, own: Sequence[ToolSpec] = ()) -> None:
+        """`own` are tools that the coordinator itself carries out, offered beside those of workers."""
         self._state = state
+        self._own = tuple(own)
         self._key_id = key_id
         self._catalogues: dict[str, Catalogue] = {}
         self._refused: set[str] = set()
         self._digests: tuple[str, ...] = ()
         self.workers: list[WorkerInfo] = []
-        self.catalogue = Catalogue()
-        self._tools: dict[str, ToolSpec] = {}
+        self.catalogue = Catalogue(tools=self._own)
+        self._tools: dict[str, ToolSpec] = {t.name: t for t in self._own}
 
     @property
     def digest(self) -> tuple[str, ...]:
@@ -53,7 +57,8 @@ class Directory:
         if len(known) == len(digests):
             self._digests = digests
         self._catalogues = {d: c for d, c in self._catalogues.items() if d in digests}
-        self.catalogue = merge_catalogues(known)
+        merged = merge_catalogues(known)
+        self.catalogue = merged.model_copy(update={"tools": (*merged.tools, *self._own)})
         self._tools = {t.name: t for t in self.catalogue.tools}
 
     def tool(self, name: str) -> ToolSpec | None:

@@ -56,6 +56,8 @@ class Dataflow:
         self._heaps: dict[str, list[_Entry]] = defaultdict(list)
         self._running: Counter[str] = Counter()
         self._deadlines: list[tuple[int, str]] = []
+        self.open: set[str] = set()
+        """Nodes that have started and not ended, groups among them."""
         for node, count in self._missing.items():
             if count == 0:
                 self._offer(node)
@@ -116,6 +118,7 @@ class Dataflow:
         if node in self.started or node in self.ended:
             return
         self.started.add(node)
+        self.open.add(node)
         if node not in self.groups:
             self._running[self._tool(node)] += 1
         if not_after_ms is not None:
@@ -146,6 +149,7 @@ class Dataflow:
         if node in self.started and node not in self.groups:
             self._running[self._tool(node)] -= 1
         self.ended[node] = state
+        self.open.discard(node)
 
     @property
     def next_deadline_ms(self) -> int | None:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from coordinator.graph.references import AMBIGUOUS, LABEL
 from coordinator.graph.turn import DEEPEST, MOST_CALLS, Draft, TurnGraph, after_names, assemble
+from shared.contract import NodeResult
 from shared.errors import ModelError
 
 PLAN: Final = "plan"
@@ -94,6 +95,15 @@ def parse_plan(
         texts = {str(error): graph.call(position).label for position, error in graph.refused.items()}
         raise _bad([f"step {label}: {text}" for text, label in texts.items()])
     return graph
+
+
+def report(graph: TurnGraph, results: Mapping[int, NodeResult], lines: Mapping[int, str]) -> str:
+    """What the model reads of a plan that was carried out: state and output of each step, or the line in its place."""
+    pieces = (
+        f"## {graph.call(p).label} ({graph.call(p).name}): {r.state}\n{lines.get(p, r.text)}"
+        for p, r in results.items()
+    )
+    return "\n\n".join(pieces)
 
 
 def _steps(arguments: Any) -> list[Any]:

@@ -179,6 +179,12 @@ def skipped(position: int, name: str, state: NodeState) -> NodeResult:
     return NodeResult(state=NodeState.SKIPPED, text=text, error=NodeError(code="skipped", message=text))
 
 
+def skipped_step() -> NodeResult:
+    """The result of a plan's step whose plan waits in vain."""
+    result = refusal(ModelError("what it waits for did not end well", code="skipped"))
+    return result.model_copy(update={"state": NodeState.SKIPPED})
+
+
 def title(position: int, label: str) -> str:
     """How texts for the model name a call: by its label, else by its number."""
     return label or str(position)

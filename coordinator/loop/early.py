@@ -10,6 +10,7 @@ import asyncio
 import re
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -17,8 +18,8 @@ from coordinator.dispatch.collector import Collector
 from coordinator.graph.turn import AFTER_KEY, LABEL_KEY
 from coordinator.handle import Handle
 from coordinator.loop.guard import Call, LoopGuard
-from coordinator.loop.planning import Find, make_node
-from shared.contract import Effect
+from coordinator.loop.planning import Find, make_node, unadopted
+from shared.contract import Effect, ToolSpec
 from shared.entries import Node
 from shared.ids import node_id
 from shared.llm.model import ToolCall
@@ -34,12 +35,22 @@ class EarlyStart:
     """Takes whole calls of one attempt as they come."""
 
     def __init__(
-        self, handle: Handle, collector: Collector, guard: LoopGuard, find: Find, *, step: int, attempt: int, width: int
+        self,
+        handle: Handle,
+        collector: Collector,
+        guard: LoopGuard,
+        find: Find,
+        held: Callable[[ToolSpec, dict[str, Any]], bool],
+        *,
+        step: int,
+        attempt: int,
+        width: int,
     ) -> None:
         self._handle = handle
         self._collector = collector
         self._guard = guard
         self._find = find
+        self._held = held
         self._step = step
         self._attempt = attempt
         self._width = width
@@ -54,9 +65,11 @@ class EarlyStart:
         spec = self._find(call.name)
         if spec is None or spec.effect is not Effect.READ or may_need_others(call.arguments):
             return
+        if self._held(spec, call.arguments):
+            return
         if len(self._collector.outstanding) + len(self._waiting) >= self._width:
             return
-        if call_hash(call.name, call.arguments) in unadopted(self._handle, self._step):
+        if call_hash(call.name, call.arguments) in unadopted(self._handle.run, self._step):
             return  # an earlier attempt has started an equal one
         if self._guard.check([Call.of(call.name, call.arguments)])[0].action != "run":
             return
@@ -90,11 +103,6 @@ class EarlyStart:
         self._over.set()
         if self._task is not None:
             await asyncio.shield(self._task)
-
-
-def unadopted(handle: Handle, step: int) -> dict[str, str]:
-    """Call hash to node, of nodes that were started for a step whose message is not logged yet."""
-    return {n.args_hash: n.node for n in handle.run.nodes.values() if n.step == step and n.call and n.args_hash}
 
 
 def may_need_others(arguments: dict[str, Any]) -> bool:

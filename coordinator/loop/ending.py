@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from coordinator.handle import Handle
+from coordinator.loop.own_tools import AGENT
 from coordinator.loop.services import LoopServices
-from shared.contract import NodeState
+from shared.compress import cap
+from shared.contract import NodeError, NodeResult, NodeState, Usage
 from shared.entries import RunEnded
 from shared.errors import CapatazError
 from shared.ids import run_id
@@ -79,16 +81,45 @@ async def end_run(handle: Handle, services: LoopServices, outcome: Outcome, chan
         model=model,
         error=outcome.error,
     )
-    kind = "run.finished" if reply.ok else "run.failed"
+    kind = "subagent.finished" if message.parent else "run.finished" if reply.ok else "run.failed"
     change.event(kind, **reply.model_dump(mode="json", exclude_none=True), steps=run.steps, nodes=len(run.nodes))
+    up = await answer_up(handle, services, outcome, run.usage, cost) if message.parent else None
     follow_up = lesson(handle, services, outcome)
-    return await handle.finish(change, reply, follow_up=follow_up, force=outcome.state != "ended")
+    return await handle.finish(change, reply, follow_up=follow_up, up=up, force=outcome.state != "ended")
+
+
+async def answer_up(
+    handle: Handle, services: LoopServices, outcome: Outcome, usage: Usage, cost: str | None
+) -> tuple[str, str, NodeResult]:
+    """The end of the node that waits for this run of a subagent: (node, tool, result)."""
+    message = handle.message
+    state = {"ended": NodeState.DONE, "cancelled": NodeState.CANCELLED, "failed": NodeState.FAILED}[outcome.state]
+    text, artifact, error = outcome.answer, None, None
+    if (why := outcome.error) is not None:
+        error = NodeError(code=why.code, message=why.message, hint=why.hint)
+        text = f"The agent {message.agent} ended without an answer ({outcome.finish_reason}): {error.message}. {text}"
+    shown, cut = cap(text)
+    if cut:
+        artifact = await services.artifacts.put(message.principal, text.encode(), "text/plain")
+        shown, _ = cap(text, handle=artifact)
+    result = NodeResult(
+        state=state,
+        text=shown,
+        value=None if cut else text,
+        artifact=artifact,
+        error=error,
+        usage=usage,
+        cost=cost,
+        started_ms=handle.run.started_ms,
+        ended_ms=int(time.time() * 1000),
+    )
+    return message.parent, AGENT + message.agent, result
 
 
 def lesson(handle: Handle, services: LoopServices, outcome: Outcome) -> QueuedMessage | None:
     """The message that lets the learner look at this run, if there is something to learn from."""
     settings, message = services.settings, handle.message
-    if not settings.playbook.enabled or message.kind != "message" or outcome.state in NO_LESSON:
+    if not settings.playbook.enabled or message.kind != "message" or message.parent or outcome.state in NO_LESSON:
         return None
     if services.directory.workflow(LEARN_WORKFLOW) is None:
         return None

@@ -13,6 +13,7 @@ from coordinator.handle import Handle
 from coordinator.loop.decide import Limits
 from coordinator.loop.early import EarlyStart
 from coordinator.loop.services import LoopServices
+from coordinator.loop.wire import WireLog
 from coordinator.models.images import load_images, with_images
 from coordinator.models.route import Route
 from shared.entries import Assistant, Retry
@@ -20,12 +21,15 @@ from shared.errors import ArchiveUnavailable
 from shared.failover import Answer
 from shared.llm.errors import LlmError
 from shared.llm.model import CallReady, Completion, ImageBlock, Message, Request, TextDelta, ThinkingDelta
+from shared.messages import Switches
 from shared.models import Choice, Payer
 from shared.sql import costs
 
 __all__ = ["Answer", "assistant_entry", "call_model"]
 
 log = structlog.get_logger(__name__)
+
+AS_USUAL = Switches()
 
 
 async def call_model(
@@ -36,9 +40,10 @@ async def call_model(
     step: int,
     group: str = "",
     early: Callable[[int], EarlyStart] | None = None,
+    switches: Switches = AS_USUAL,
 ) -> Answer:
     """The step's answer, from the first model of the route that gives one. `group`: what the call is billed under.
-    `early` makes, for an attempt, what starts calls while the model still streams.
+    `early` makes, for an attempt, what starts calls while the model still streams. `switches`: what of it is shown.
 
     Raises RunCancelled on a cancel, else as `Failover.answer` does; what the failed attempts cost is recorded then.
     """
@@ -48,7 +53,7 @@ async def call_model(
     images: dict[str, ImageBlock] = {}
     if message.attachments and any(choice.sees for choice in route.chain):
         images = await load_images(services.artifacts, message.principal, message.attachments)
-    attempts = _Attempts(handle, services, step, images, early)
+    attempts = _Attempts(handle, services, step, images, early, switches)
     try:
         return await services.failover.answer(route.chain, request, payer, attempts)
     except LlmError:
@@ -98,12 +103,14 @@ class _Attempts:
         step: int,
         images: dict[str, ImageBlock],
         early: Callable[[int], EarlyStart] | None,
+        switches: Switches,
     ) -> None:
         self._handle = handle
         self._services = services
         self._step = step
         self._images = images
         self._early = early
+        self._switches = switches
         self.retries: list[Retry] = []
 
     async def attempt(self, choice: Choice, request: Request, attempt: int) -> tuple[Completion, float | None]:
@@ -115,11 +122,18 @@ class _Attempts:
         if self._images and choice.sees:
             request = request.model_copy(update={"messages": with_images(request.messages, self._images)})
         early = self._early(attempt) if self._early is not None else None
+        wire = self._wire(choice, attempt) if self._switches.debug == "on" else None
         try:
-            return await self._handle.race(self._stream(choice, request, attempt, early))
+            return await self._handle.race(self._stream(choice, request, attempt, early, wire))
         finally:
             if early is not None:
                 await early.settle()
+            if wire is not None:
+                await wire.close()
+
+    def _wire(self, choice: Choice, attempt: int) -> WireLog:
+        principal = self._handle.message.principal
+        return WireLog(self._handle.events, self._services.artifacts, principal, choice, self._step, attempt)
 
     async def pause(self, seconds: float) -> None:
         """Waits, unless the run is cancelled."""
@@ -141,18 +155,18 @@ class _Attempts:
         self._handle.events.write("notice", code="passed_over", text=text, model=choice.name)
 
     async def _stream(
-        self, choice: Choice, request: Request, attempt: int, early: EarlyStart | None
+        self, choice: Choice, request: Request, attempt: int, early: EarlyStart | None, wire: WireLog | None
     ) -> tuple[Completion, float | None]:
         began, first_s = time.monotonic(), None
         done: Completion | None = None
-        events = self._handle.events
-        async with aclosing(self._services.models.stream(choice.provider, request)) as items:
+        events, thinks = self._handle.events, self._switches.thinking != "hide"
+        async with aclosing(self._services.models.stream(choice.provider, request, wire)) as items:
             async for item in items:
                 if first_s is None:
                     first_s = time.monotonic() - began
                 if isinstance(item, TextDelta):
                     events.delta("text.delta", attempt, item.text)
-                elif isinstance(item, ThinkingDelta):
+                elif isinstance(item, ThinkingDelta) and thinks:
                     events.delta("thinking.delta", attempt, item.text)
                 elif isinstance(item, CallReady) and early is not None:
                     early.offer(item.call)

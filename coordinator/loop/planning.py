@@ -12,8 +12,10 @@ from typing import Any
 from coordinator.graph.deadlines import Deadline, nested
 from coordinator.graph.plan_tool import PLAN
 from coordinator.graph.turn import AFTER_KEY, LABEL_KEY, TurnGraph, build, refusal
+from coordinator.loop.guard import Call, LoopGuard
 from shared.contract import Effect, NodeError, NodeResult, NodeState, ToolSpec
 from shared.entries import Node
+from shared.fold import RunFold
 from shared.ids import node_id
 from shared.llm.model import Block, BrokenCall, Message, ToolCall
 from shared.signing import call_hash
@@ -60,8 +62,10 @@ def plan_calls(
     references: bool = False,
     known: Mapping[str, str] | None = None,
     run_ends_ms: int = 0,
+    held: Callable[[ToolSpec, dict[str, Any]], bool] = lambda spec, args: False,
 ) -> Plan:
-    """Names every call, plans it, refuses what cannot run. `find` gives a tool by name.
+    """Names every call, plans it, refuses what cannot run. `find` gives a tool by name; `held` says of a call that it
+    cannot simply be sent, so that its row must not be claimed yet.
 
     `known` maps call hashes to nodes of this step that were started while a model still streamed: an equal call
     takes such a node over, each once.
@@ -76,7 +80,7 @@ def plan_calls(
     for position, call in enumerate(named, 1):
         spec = PLAN_SPEC if call.name == PLAN else find(call.name)
         needs = tuple(named[p - 1].id for p in graph.call(position).needs)
-        waits = bool(needs) or call.name == PLAN
+        waits = bool(needs) or call.name == PLAN or (spec is not None and held(spec, call.arguments))
         plan.nodes.append(
             make_node(
                 call.id,
@@ -96,6 +100,20 @@ def plan_calls(
         elif (error := graph.refused.get(position)) is not None:
             plan.refused.append((call.id, call.name, refusal(error)))
     return plan
+
+
+def unadopted(run: RunFold, step: int) -> dict[str, str]:
+    """Call hash to node, of nodes that were started for a step whose message is not logged yet."""
+    return {n.args_hash: n.node for n in run.nodes.values() if n.step == step and n.call and n.args_hash}
+
+
+def stop_loops(plan: Plan, guard: LoopGuard, run: RunFold) -> None:
+    """Answers in the tool's place for calls that go in circles."""
+    calls = [Call.of(n.tool, n.args, n.effect, judged=not n.needs) for n in plan.nodes]
+    decided = {node for node, _, _ in plan.refused} | run.nodes.keys()
+    for node, verdict in zip(plan.nodes, guard.check(calls), strict=True):
+        if verdict.action != "run" and node.node not in decided:
+            plan.refused.append((node.node, node.tool, verdict.result))
 
 
 def _renamed(message: Message, named: Sequence[ToolCall]) -> Message:

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
 from sqlalchemy import Connection
@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 from coordinator.context.agent import Agent
 from coordinator.context.instructions import read_instructions
 from coordinator.context.plain import told
-from coordinator.context.prompt import fill, system_prompt, tail
+from coordinator.context.prompt import fill, news, system_prompt, tail, talk
 from coordinator.dispatch.collector import Collector
 from coordinator.graph.plan_tool import DESCRIPTION as PLAN_DESCRIPTION
 from coordinator.graph.plan_tool import PLAN
@@ -26,23 +26,30 @@ from coordinator.graph.plan_tool import SCHEMA as PLAN_SCHEMA
 from coordinator.graph.turn import REFERENCES_PROMPT, reserved_properties
 from coordinator.handle import Handle
 from coordinator.loop import decide as d
-from coordinator.loop.early import EarlyStart, planned_event, unadopted
+from coordinator.loop.admit import Admission
+from coordinator.loop.early import EarlyStart, planned_event
 from coordinator.loop.ending import Outcome
 from coordinator.loop.guard import LOOP_ENDED, REPEATED, Call, LoopGuard
 from coordinator.loop.model_call import Answer, assistant_entry, call_model
-from coordinator.loop.planning import Plan, broken_text, plan_calls
+from coordinator.loop.own_tools import ASK_USER, subagent_specs
+from coordinator.loop.permit import Permit, grants_of
+from coordinator.loop.planning import Plan, broken_text, plan_calls, stop_loops, unadopted
 from coordinator.loop.record import record
 from coordinator.loop.services import LoopServices
 from coordinator.loop.turn import Turn
+from coordinator.loop.waits import take
 from coordinator.models.picker import ModelPicker, bill_group, groups_of
 from coordinator.models.route import Route
 from coordinator.routing.router import Decision
 from shared.contract import ToolSpec
-from shared.entries import Assistant, Context, Nudge, Offered
+from shared.entries import Assistant, Context, Decided, News, Nudge, Offered, Terms
+from shared.ids import run_of
 from shared.llm.check import repair
 from shared.llm.model import Message, Request, ToolCall, ToolDefinition
+from shared.messages import Budget, Switches
+from shared.names import QUEUE_COORDINATOR
 from shared.playbook import Bullet, Scope
-from shared.sql import playbook
+from shared.sql import grants, playbook
 from shared.state.changes import Change
 
 FIND_TOOLS = "find_tools"
@@ -54,16 +61,31 @@ class ReactRun:
     def __init__(self, handle: Handle, services: LoopServices) -> None:
         self._handle = handle
         self._services = services
-        self._collector = Collector(handle, services.publisher, services.directory)
         self._agent: Agent = services.agents.get(handle.message.agent)
+        path = handle.message.path or (self._agent.name,)
+        self._collector = Collector(handle, services.publisher, services.directory, path)
+        self._own = {spec.name: spec for spec in subagent_specs(self._subagents())}
+        self._permit = self._rules(path)
         self._limits = d.Limits.of(self._budget_defaults(), handle.message.budget)
         self._models = ModelPicker(
             handle, self._agent, services.tiers, services.settings.models.routes, services.gate, services.price
         )
-        self._calls = self._form_of_calls()
+        self._calls: Literal["references", "plan", "flat"] = "flat"
+        self._switches = Switches()
+        self._looked = False
         self._system = ""
         self._tier = ""
         self._guard: LoopGuard | None = None
+
+    def _subagents(self) -> list[Agent]:
+        """The agents that this one may start. One that has no file is told to the operator once, at each run."""
+        agents, names = self._services.agents, self._services.agents.names()
+        return [agents.get(name) for name in self._agent.subagents if name in names]
+
+    def _rules(self, path: tuple[str, ...]) -> Permit:
+        agents, rules = self._services.agents, self._services.settings.permissions
+        chain = [agents.get(name) for name in path]
+        return Permit.of(self._handle.message, chain, rules, rules.headless, self._handle.session.granted)
 
     def _budget_defaults(self) -> Any:
         budget = self._services.settings.budget
@@ -79,7 +101,7 @@ class ReactRun:
         """Runs to an outcome. Raises RunCancelled, LeaseLost, OperatorError."""
         await self._prepare()
         while True:
-            await self._handle.take_steers()
+            await self._take_mail()
             match d.decide(self._handle.run, self._limits, self._age_s()):
                 case d.Collect():
                     await self._collect()
@@ -90,32 +112,55 @@ class ReactRun:
                 case d.Finished(reason, answer, state):
                     return Outcome(state, reason, answer)
 
-    def _form_of_calls(self) -> str:
-        """How the calls of a turn may depend on each other; the same for the whole session."""
+    def _form_of_calls(self) -> Literal["references", "plan", "flat"]:
+        """How the calls of a turn may depend on each other; the same for the whole run."""
+        if (terms := self._handle.run.terms) is not None:
+            return terms.calls
         if self._agent.calls != "auto":
             return self._agent.calls
         home = self._services.tiers.choice(self._models.home)
         return "references" if home.provider.switches.graph_calls else "flat"
 
+    async def _take_mail(self) -> None:
+        """Logs what control entries bring. What was allowed for good is kept beyond the session."""
+        principal, run, agent = self._handle.message.principal, self._handle.run, self._agent.name
+        now_ms = int(time.time() * 1000)
+        change = await self._handle.take_mail(lambda mail, change: take(mail, run, agent, principal, now_ms, change))
+        kept = [e for e in change.entries if isinstance(e, Decided) and e.scope == "always"] if change else []
+        if given := [grant for decided in kept for grant in grants_of(decided, principal)]:
+            await self._services.database.run(lambda conn: [grants.add_grant(conn, g, now_ms=now_ms) for g in given])
+
     @property
     def _run_ends_ms(self) -> int:
         """When the run's time is up, in Unix milliseconds."""
-        return self._handle.run.started_ms + int(self._limits.seconds * 1000)
+        return self._handle.run.started_ms + self._handle.lease.waited_ms + int(self._limits.seconds * 1000)
 
     def _age_s(self) -> float:
-        return time.time() - self._handle.run.started_ms / 1000
+        return time.time() - (self._handle.run.started_ms + self._handle.lease.waited_ms) / 1000
+
+    def _budget_left(self) -> Budget:
+        """What a subagent may use: what this run has left."""
+        run, limits = self._handle.run, self._limits
+        dollars = float(limits.dollars - (run.cost or 0)) if limits.dollars else None
+        return Budget(
+            seconds=max(1.0, min(limits.seconds - self._age_s(), 7 * 86400.0)),
+            tokens=max(1, limits.tokens - run.usage.total) if limits.tokens else None,
+            dollars=max(0.000001, dollars) if dollars is not None else None,
+        )
 
     async def _prepare(self) -> None:
         """The system prompt, and at the start of the run its tail and its tools."""
         agent, settings = self._agent, self._services.settings
-        (bullets, instructions, _), opening = await asyncio.gather(
+        (bullets, instructions, _), opening, _ = await asyncio.gather(
             asyncio.gather(
                 self._services.database.run(self._record_and_recall),
                 asyncio.to_thread(read_instructions, settings.workspace.dir),
                 self._models.look_at_budgets(),
             ),
             self._opening(),
+            self._look(),
         )
+        self._calls = self._form_of_calls()
         values = {"model": self._models.home, "workspace": str(settings.workspace.dir), "agent": agent.name}
         body = fill(agent.body, values)
         if self._calls == "references":
@@ -124,9 +169,28 @@ class ReactRun:
         if opening is not None:
             await self._open(*opening)
 
+    async def _look(self) -> None:
+        """Reads how the session goes on, which anybody may have changed since the last step."""
+        self._looked = True
+        before, self._switches = self._switches, await self._services.session_state.switches(self._handle.lease.session)
+        if self._switches.model != before.model and (problem := self._models.prefer(self._switches.model or "")):
+            self._handle.events.write("notice", code="unknown_model", text=problem)
+
+    def _terms(self) -> Terms:
+        limits, most = self._limits, self._services.settings.coordinator.calls_per_turn
+        return Terms(
+            calls=self._calls,
+            calls_per_turn=most,
+            steps=limits.steps,
+            seconds=limits.seconds,
+            tokens=limits.tokens,
+            dollars=str(limits.dollars),
+        )
+
     async def _open(self, change: Change, decision: Decision) -> None:
         """Logs what a run begins with, and says which tools and models it has. Raises BudgetSpent if none may be."""
         route = self._route(decision.tools)
+        change.entries.append(self._terms())
         change.event(
             "routed",
             layer=decision.layer,
@@ -142,8 +206,9 @@ class ReactRun:
         self._models.check(route)
 
     def _record_and_recall(self, conn: Connection) -> list[Bullet]:
-        """The run's row, and what was learned for it: one transaction."""
+        """The run's row, and what was learned and permitted for it: one transaction."""
         record(conn, self._handle, self._services.epoch)
+        self._permit.standing = grants.grants_of(conn, self._handle.message.principal)
         if not self._services.settings.playbook.enabled:
             return []
         principal = self._handle.message.principal
@@ -161,18 +226,21 @@ class ReactRun:
         now = datetime.now(ZoneInfo(services.settings.workflows.timezone))
         decision = await services.chooser.choose(
             message.text,
-            sticky=tuple(self._handle.session.offered_groups),
+            sticky=tuple(self._handle.thread.offered_groups),
             explicit=message.tools or self._agent.tools,
         )
         change = Change()
-        change.entries.append(Context(text=tail(now, {name: fact.value for name, fact in facts.items()})))
+        shown = tail(now, {name: fact.value for name, fact in facts.items()})
+        if message.parent and (said := talk(self._handle.session.messages)):
+            shown = f"{said}\n{shown}"
+        change.entries.append(Context(text=shown, facts={name: fact.version for name, fact in facts.items()}))
         change.entries.append(Offered(layer=decision.layer, groups=decision.groups, tools=decision.tools))
         return change, decision
 
     def _route(self, tools: Collection[str]) -> Route:
         """The models for the next step; `tools` were chosen for the message. A change of tier is told."""
         catalogue = self._services.directory.catalogue
-        route = self._models.route(self._system, self._handle.session.messages, tools, catalogue)
+        route = self._models.route(self._system, self._handle.thread.messages, tools, catalogue)
         if self._tier not in ("", route.tier):
             text = f"going on with the tier {route.tier} ({route.model}): {route.why}"
             self._handle.events.write("notice", code="rerouted", text=text, model=route.model)
@@ -186,12 +254,20 @@ class ReactRun:
 
     def _offered(self) -> list[ToolSpec]:
         """Tools of this step in catalogue order: what was chosen for the session before stays."""
-        session, run = self._handle.session, self._handle.run
-        return [
+        thread, run, headless = self._handle.thread, self._handle.run, self._handle.message.headless
+        chosen = [
             t
             for t in self._services.directory.catalogue.tools
-            if t.always or t.name in run.offered or t.name in session.offered_tools or t.group in session.offered_groups
+            if t.always or t.name in run.offered or t.name in thread.offered_tools or t.group in thread.offered_groups
         ]
+        return [*(t for t in chosen if not (headless and t.name == ASK_USER)), *self._own.values()]
+
+    def _find(self, name: str) -> ToolSpec | None:
+        return self._own.get(name) or self._services.directory.tool(name)
+
+    def _held(self, spec: ToolSpec, args: dict[str, Any]) -> bool:
+        """True for a call that cannot simply be sent: it waits for something, or may not run."""
+        return spec.queue == QUEUE_COORDINATOR or self._permit.verdict(spec, args).action != "allow"
 
     def _definitions(self, offered: Sequence[ToolSpec]) -> tuple[ToolDefinition, ...]:
         """The offered tools as the model sees them, in the form that this agent's calls have."""
@@ -210,7 +286,11 @@ class ReactRun:
 
     async def _step(self, forced: bool) -> None:
         """One model call, logged together with the nodes that it asks for."""
-        messages, notices = repair(tuple(self._handle.session.messages))
+        if not self._looked:
+            await self._look()
+        self._looked = False
+        await self._tell_news()
+        messages, notices = repair(tuple(self._handle.thread.messages))
         plain = forced and any(n.reason == d.PLAIN for n in self._handle.run.nudges)
         request = Request(
             model="",
@@ -229,7 +309,9 @@ class ReactRun:
         step = self._handle.run.steps + 1
         route = self._route(self._handle.run.offered)
         early = None if forced or not self._services.settings.coordinator.early_start else self._early(step)
-        answer = await call_model(self._handle, self._services, request, route, step, self._bill(), early)
+        answer = await call_model(
+            self._handle, self._services, request, route, step, self._bill(), early, self._switches
+        )
         await self._log_answer(answer, step, forced)
 
     def _early(self, step: int) -> Callable[[int], EarlyStart]:
@@ -238,9 +320,10 @@ class ReactRun:
 
         def start(attempt: int) -> EarlyStart:
             width = services.settings.coordinator.width
-            find = services.directory.tool
             guard = self._loop_guard()
-            return EarlyStart(self._handle, self._collector, guard, find, step=step, attempt=attempt, width=width)
+            return EarlyStart(
+                self._handle, self._collector, guard, self._find, self._held, step=step, attempt=attempt, width=width
+            )
 
         return start
 
@@ -252,14 +335,15 @@ class ReactRun:
             run=self._handle.lease.run,
             step=step,
             attempt=answer.attempt,
-            find=self._services.directory.tool,
+            find=self._find,
+            held=self._held,
             now_ms=int(time.time() * 1000),
             most=self._services.settings.coordinator.calls_per_turn,
             references=self._calls != "flat",
-            known=unadopted(self._handle, step),
+            known=unadopted(self._handle.run, step),
             run_ends_ms=self._run_ends_ms,
         )
-        self._stop_loops(plan)
+        stop_loops(plan, self._loop_guard(), self._handle.run)
         await self._handle.commit(self._change(answer, plan, step, forced))
         if plan.nodes and not self._handle.run.open_nodes:
             self._observe(self._handle.run.assistants[-1])  # all of them were refused
@@ -296,14 +380,6 @@ class ReactRun:
             self._guard = LoopGuard.of(self._handle.run)
         return self._guard
 
-    def _stop_loops(self, plan: Plan) -> None:
-        """Answers in the tool's place for calls that go in circles."""
-        calls = [Call.of(n.tool, n.args, n.effect, judged=not n.needs) for n in plan.nodes]
-        refused = {node for node, _, _ in plan.refused} | self._handle.run.nodes.keys()
-        for node, verdict in zip(plan.nodes, self._loop_guard().check(calls), strict=True):
-            if verdict.action != "run" and node.node not in refused:
-                plan.refused.append((node.node, node.tool, verdict.result))
-
     async def _collect(self) -> None:
         """Carries the turn's graph out."""
         run = self._handle.run
@@ -314,11 +390,38 @@ class ReactRun:
             self._collector,
             last,
             references=self._calls != "flat",
+            find=self._find,
+            admission=self._admission(),
+            take_mail=self._take_mail,
             run_ends_ms=self._run_ends_ms,
         )
         await turn.run()
         self._observe(last)
         await self._open_found(last.message.calls)
+
+    def _admission(self) -> Admission:
+        settings = self._services.settings
+        return Admission(
+            message=self._handle.message,
+            path=self._collector.path,
+            permit=self._permit,
+            agents=self._services.agents,
+            budget=self._budget_left,
+            depth=settings.coordinator.agent_depth,
+            expiry_s=settings.permissions.expiry_s,
+            zone=ZoneInfo(settings.workflows.timezone),
+        )
+
+    async def _tell_news(self) -> None:
+        """Tells the model what others of the session have set since it last looked: a parent, a sibling, a child."""
+        handle, run = self._handle, self._handle.run
+        if not handle.message.parent and all(w.kind != "agent" for w in run.waiting.values()):
+            return
+        facts = await self._services.session_state.facts(handle.lease.session)
+        new = {n: f for n, f in facts.items() if f.version > run.facts_seen.get(n, 0) and run_of(f.by) != run.run}
+        if new:
+            text = news({name: fact.value for name, fact in new.items()})
+            await handle.commit(Change(entries=[News(text=text, facts={n: f.version for n, f in new.items()})]))
 
     def _observe(self, last: Assistant) -> None:
         """Feeds the guard, if there is one yet, with what came of the turn; a new one reads it from the log."""
@@ -335,7 +438,7 @@ class ReactRun:
             if call.name == FIND_TOOLS and result is not None and isinstance(result.value, dict):
                 names = result.value.get("tools")
                 found.extend(n for n in names if isinstance(n, str)) if isinstance(names, list) else None
-        if new := [n for n in dict.fromkeys(found) if n not in self._handle.session.offered_tools]:
+        if new := [n for n in dict.fromkeys(found) if n not in self._handle.thread.offered_tools]:
             await self._handle.commit(Change(entries=[Offered(layer=FIND_TOOLS, tools=tuple(new))]))
 
 

@@ -1,4 +1,4 @@
-"""The run's row in SQL, before its first model call, so that a lost Redis cannot hide it."""
+"""The run's row in SQL and its message, before its first model call, so that a lost Redis cannot hide it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import time
 from sqlalchemy import Connection
 
 from coordinator.handle import Handle
-from shared.sql import runs
+from shared.entries import UserMessage
+from shared.sql import archive, runs
 
 
 def record(conn: Connection, handle: Handle, epoch: str) -> None:
@@ -22,5 +23,9 @@ def record(conn: Connection, handle: Handle, epoch: str) -> None:
         created_ms=message.received_ms,
         started_ms=handle.run.started_ms or int(time.time() * 1000),
         question=message.text[:2000] or f"[workflow {message.workflow}]",
+        replies=handle.replies,
     )
     runs.start_run(conn, row)
+    data = message.model_dump(mode="json", exclude_defaults=True)
+    entry = archive.ArchivedEntry(handle.run.opened, row.id, UserMessage.T, 1, data)
+    archive.append_entries(conn, row.session, row.principal, [entry], row.created_ms)

@@ -6,9 +6,10 @@ coordinator that takes the run over goes on with what has no result yet.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +18,13 @@ from pydantic import JsonValue
 from coordinator.dispatch.collector import Collector
 from coordinator.graph.dataflow import Dataflow
 from coordinator.graph.elide import elidable, elide, stand_in
-from coordinator.graph.plan_tool import PLAN, parse_plan
-from coordinator.graph.turn import TurnGraph, refusal, skipped
-from coordinator.handle import Handle
-from coordinator.loop.planning import deadline, make_node, turn_graph
+from coordinator.graph.plan_tool import PLAN, parse_plan, report
+from coordinator.graph.turn import TurnGraph, refusal, skipped, skipped_step
+from coordinator.handle import Handle, Parked
+from coordinator.loop.admit import Admission, Go, Hold
+from coordinator.loop.planning import Find, deadline, make_node, turn_graph
 from coordinator.loop.services import LoopServices
+from coordinator.loop.waits import announce, expired, next_ms, only_people
 from shared.compress import cap
 from shared.contract import Effect, NodeError, NodeResult, NodeState
 from shared.entries import Assistant, Elided, Node, Nudge
@@ -57,11 +60,19 @@ class Turn:
         message: Assistant,
         *,
         references: bool,
+        find: Find,
+        admission: Admission,
+        take_mail: Callable[[], Awaitable[None]],
         run_ends_ms: int = 0,
     ) -> None:
         self._handle = handle
         self._services = services
         self._collector = collector
+        self._find = find
+        self._admission = admission
+        self._take_mail = take_mail
+        self._held: dict[str, dict[str, Any]] = {}
+        """Nodes that wait, with their arguments."""
         self._step = message.step
         self._run_ends_ms = run_ends_ms
         calls = message.message.calls
@@ -75,12 +86,12 @@ class Turn:
                 self._read_plan(call.id, call.arguments, most)
         self._where = {n: (part, i) for part in self._parts.values() for i, n in enumerate(part.ids, 1)}
         self._flow = self._dataflow()
-        specs = (services.directory.tool(name) for name in {p.graph.call(i).name for p, i in self._where.values()})
+        specs = (find(name) for name in {p.graph.call(i).name for p, i in self._where.values()})
         self._per_tool = {s.name: s.parallel for s in specs if s is not None and s.parallel}
 
     def _read_plan(self, node: str, arguments: dict[str, Any], most: int) -> None:
         try:
-            graph = parse_plan(arguments, lambda name: self._services.directory.tool(name) is not None, most=most)
+            graph = parse_plan(arguments, lambda name: self._find(name) is not None, most=most)
         except ModelError as error:
             self._bad_plans[node] = error
             return
@@ -102,7 +113,8 @@ class Turn:
         )
 
     async def run(self) -> None:
-        """Returns when every call of the turn has its result. Raises RunCancelled, LeaseLost, OperatorError."""
+        """Returns when every call of the turn has its result. Raises Parked when all that is left waits for people,
+        times or subagents; RunCancelled, LeaseLost, OperatorError."""
         width = self._services.settings.coordinator.width
         await self._log_skipped()
         while not self._flow.finished:
@@ -110,20 +122,57 @@ class Turn:
             if ready:
                 await self._start(ready)
             await self._end_plans()
-            if self._collector.outstanding and not (ready and self._flow.ready(width, self._per_tool)):
-                ended = await self._collector.wait()
-                for node, result in ended.items():
-                    if node in self._where:
-                        self._flow.end(node, result.state)
+            if ready and self._flow.ready(width, self._per_tool):
+                continue
+            if self._collector.outstanding or self._held:
+                await self._news()
                 await self._log_skipped()
             elif self._flow.stalled:
                 raise AssertionError(f"turn {self._step} has nodes that can neither run nor end")
         await self._conclude()
 
+    async def _news(self) -> None:
+        """Waits until a node has ended or was decided about, and takes note of it."""
+        handle, run = self._handle, self._handle.run
+        if not await self._over():
+            if not self._collector.outstanding:
+                raise Parked(tuple(self._held), next_ms(run), clock_stops=only_people(run))
+            await handle.race(self._something())
+            await self._over()
+        if handle.answers.is_set():
+            await self._take_mail()
+        for node in [n for n in self._flow.open if n in run.results]:
+            self._flow.end(node, run.results[node].state)
+            self._held.pop(node, None)
+            self._collector.watched.discard(node)
+        if go := [n for n in self._held if n in run.decided]:
+            await self._start(go)
+
+    async def _something(self) -> None:
+        """Returns when a node has ended, mail is to be read, or a wait is over."""
+        first = [asyncio.ensure_future(self._collector.results()), asyncio.ensure_future(self._handle.answers.wait())]
+        due = next_ms(self._handle.run)
+        try:
+            timeout = max(due / 1000 - time.time(), 0.0) if due else None
+            done, _ = await asyncio.wait(first, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in first:
+                task.cancel()
+            await asyncio.gather(*first, return_exceptions=True)
+
+    async def _over(self) -> bool:
+        """Ends waits whose time has come; True if there were any."""
+        ends = expired(self._handle.run, int(time.time() * 1000))
+        if ends:
+            await self._handle.commit(Change(ends=ends))
+        return bool(ends)
+
     async def _start(self, ready: Sequence[str]) -> None:
-        """Fills in the references of nodes that are ready, logs them as such, and hands them out."""
+        """Fills in the references of nodes that are ready, logs them as such, and hands them out or lets them wait."""
         change = Change()
-        sends: list[tuple[Node, dict[str, Any]]] = []
+        sends: list[tuple[Node, dict[str, Any], str]] = []
         for node_id in ready:
             part, position = self._where[node_id]
             call = part.graph.call(position)
@@ -139,16 +188,43 @@ class Turn:
             except ModelError as error:
                 change.ends.append((node_id, call.name, _bad_reference(call.name, error)))
                 continue
-            node = self._ready_node(part, position, args)
-            if node != self._handle.run.nodes.get(node_id):
-                change.nodes.append(node)
-            sends.append((node, args))
-        if change.nodes or change.ends:
+            self._admit(self._ready_node(part, position, args), args, change, sends)
+        if change.nodes or change.ends or change.entries:
             await self._handle.commit(change)
         for node_id, _, result in change.ends:
             self._flow.end(node_id, result.state)
-        for node, args in sends:
-            self._collector.send(node, args)
+        for node, args, approval in sends:
+            self._held.pop(node.node, None)
+            self._collector.send(node, args, approval)
+
+    def _admit(
+        self, node: Node, args: dict[str, Any], change: Change, sends: list[tuple[Node, dict[str, Any], str]]
+    ) -> None:
+        """Adds to `change` and `sends` what becomes of a node that is ready."""
+        run, now_ms = self._handle.run, int(time.time() * 1000)
+        if (spec := self._find(node.tool)) is None:  # its workers have gone since it was planned
+            decision: Go | Hold | NodeResult = Go()
+        else:
+            decision = self._admission.admit(node.node, spec, args, node.args_hash, run, now_ms)
+        known = run.nodes.get(node.node)
+        match decision:
+            case Go(approval):
+                if node != known:
+                    change.nodes.append(node)
+                sends.append((node, args, approval))
+            case Hold(wait, child):
+                if known is None:  # a plan's step, logged when it starts; it cannot be claimed before it may go
+                    change.nodes.append(node.model_copy(update={"args_hash": "", "not_after_ms": 0}))
+                if node.node not in run.waiting:
+                    change.entries.append(wait)
+                    announce(change, wait, child, self._admission.path)
+                    change.spawn.extend([child] if child is not None else [])
+                self._held[node.node] = args
+                self._collector.watched.add(node.node)
+            case NodeResult():
+                if known is None:
+                    change.nodes.append(node.model_copy(update={"args_hash": "", "not_after_ms": 0}))
+                change.ends.append((node.node, node.tool, decision))
 
     def _ready_node(self, part: Part, position: int, args: dict[str, Any]) -> Node:
         """The node with its fingerprint and deadline; the logged one if that has them."""
@@ -156,7 +232,7 @@ class Turn:
         node = self._handle.run.nodes.get(node_id)
         if node is not None and node.args_hash:
             return node
-        spec = self._services.directory.tool(call.name)
+        spec = self._find(call.name)
         if node is None:  # a plan's step: logged when it starts
             node = make_node(
                 node_id, call.name, call.arguments, self._step, position - 1, spec, 0, part.needs(position), True, False
@@ -196,12 +272,11 @@ class Turn:
             ended = self._flow.ended
             culprit = next((p for p in call.needs if ended.get(part.ids[p - 1]) not in (None, NodeState.DONE)), None)
             if culprit is None:  # the plan as a whole waited for something that did not end well
-                result = refusal(ModelError("what it waits for did not end well", code="skipped"))
-                result = result.model_copy(update={"state": NodeState.SKIPPED})
+                result = skipped_step()
             else:
                 result = skipped(culprit, part.graph.call(culprit).name, ended[part.ids[culprit - 1]])
             if node not in self._handle.run.nodes:
-                spec = self._services.directory.tool(call.name)
+                spec = self._find(call.name)
                 change.nodes.append(
                     make_node(
                         node,
@@ -236,14 +311,10 @@ class Turn:
         results = {p: self._handle.run.results[n] for p, n in enumerate(part.ids, 1)}
         handles = {p: await self._handle_of(results[p]) for p in elidable(part.graph.sources, results)}
         lines = elide(part.graph.sources, results, handles)
-        pieces = [
-            f"## {part.graph.call(p).label} ({part.graph.call(p).name}): {r.state}\n{lines.get(p, r.text)}"
-            for p, r in results.items()
-        ]
-        text, cut = cap("\n\n".join(pieces))
+        whole = report(part.graph, results, lines)
+        text, cut = cap(whole)
         artifact = None
         if cut:
-            whole = "\n\n".join(pieces)
             artifact = await self._services.artifacts.put(self._handle.message.principal, whole.encode(), "text/plain")
             text, _ = cap(whole, handle=artifact)
         value: JsonValue = {

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import JsonValue
+from sqlalchemy import Connection
 
 from coordinator.dispatch.collector import Collector
 from coordinator.graph.dataflow import Dataflow
@@ -18,18 +20,21 @@ from coordinator.handle import Handle
 from coordinator.loop.early import planned_event
 from coordinator.loop.ending import Outcome
 from coordinator.loop.model_call import assistant_entry, call_model
+from coordinator.loop.permit import Permit, denied
 from coordinator.loop.planning import QUEUE_WAIT_MS
 from coordinator.loop.record import record
 from coordinator.loop.services import LoopServices
 from coordinator.models.route import Route
-from shared.contract import Effect, NodeError, NodeResult, NodeState, StepSpec, WorkflowSpec
+from shared.contract import Effect, NodeError, NodeResult, NodeState, StepSpec, ToolSpec, WorkflowSpec
 from shared.entries import Node
 from shared.errors import ConfigError
 from shared.ids import node_id
 from shared.llm.errors import LlmError
 from shared.llm.model import Message, Request, TextBlock
 from shared.messages import ErrorInfo
+from shared.permissions import Grant
 from shared.signing import call_hash
+from shared.sql import grants
 from shared.state.changes import Change
 
 MODEL_STEP = "model:step"
@@ -38,8 +43,11 @@ MODEL_STEP = "model:step"
 class WorkflowRun:
     """One run of a workflow."""
 
-    def __init__(self, handle: Handle, services: LoopServices) -> None:
+    def __init__(self, handle: Handle, services: LoopServices, standing: Sequence[Grant]) -> None:
         self._handle = handle
+        rules = services.settings.permissions
+        self._permit = Permit.of(handle.message, [], rules, rules.headless, handle.session.granted)
+        self._permit.standing = standing
         self._services = services
         self.collector = Collector(handle, services.publisher, services.directory)
         name = handle.message.workflow
@@ -54,16 +62,21 @@ class WorkflowRun:
     @classmethod
     async def prepare(cls, handle: Handle, services: LoopServices) -> WorkflowRun:
         """A run whose workflow is looked up anew if it is not known yet. Raises ConfigError if nobody offers it."""
-        await services.database.run(lambda conn: record(conn, handle, services.epoch))
+
+        def recorded(conn: Connection) -> list[Grant]:
+            record(conn, handle, services.epoch)
+            return grants.grants_of(conn, handle.message.principal)
+
+        standing = await services.database.run(recorded)
         if services.directory.workflow(handle.message.workflow) is None:
             await services.directory.refresh()
-        return cls(handle, services)
+        return cls(handle, services, standing)
 
     async def run(self) -> Outcome:
         """Runs to an outcome. Raises RunCancelled, LeaseLost, OperatorError."""
         flow = Dataflow({s.id: s.needs for s in self._spec.steps}, ended=self._known())
         while not flow.finished:
-            await self._handle.take_steers()
+            await self._handle.take_mail(lambda mail, change: False)
             for step_id in flow.ready():
                 flow.start(step_id)
                 await self._start(self._steps[step_id], flow)
@@ -90,8 +103,18 @@ class WorkflowRun:
         if step.kind == "model":
             await self._ask(step, node)
             flow.end(step.id, self._handle.run.results[node.node].state)
+        elif (verdict := self._permit.verdict(self._tool(step, node), node.args)).action == "allow":
+            self.collector.send(node, approval=verdict.approval)
         else:
-            self.collector.send(node)
+            result = denied(node.tool, verdict.reason)
+            await self._handle.commit(Change(ends=[(node.node, node.tool, result)]))
+            flow.end(step.id, result.state)
+
+    def _tool(self, step: StepSpec, node: Node) -> ToolSpec:
+        """What rules see of a step; a code step has no declaration of its own."""
+        known = self._services.directory.tool(node.tool)
+        name = f"workflow:{self._spec.name}"
+        return known or ToolSpec(name=node.tool, group=name, description="", parameters={}, effect=step.effect)
 
     async def _inputs(self, step: StepSpec) -> dict[str, JsonValue]:
         """Outputs of the needed steps by their ids, and the message's `params`."""
@@ -140,7 +163,8 @@ class WorkflowRun:
         change = Change()
         try:
             route = Route(step.tier, self._services.tiers.chain(step.tier), "the step names its tier")
-            answer = await call_model(self._handle, self._services, request, route, number, group)
+            switches = await self._services.session_state.switches(self._handle.lease.session)
+            answer = await call_model(self._handle, self._services, request, route, number, group, switches=switches)
         except LlmError as error:
             problem = NodeError(code=error.code, message=error.message, hint=error.hint)
             result = NodeResult(state=NodeState.FAILED, text=str(error), error=problem)

@@ -11,6 +11,7 @@ from coordinator.handle import Handle
 from coordinator.models.images import is_image
 from coordinator.models.route import Need, Route, choose
 from shared.contract import Catalogue, ToolSpec
+from shared.errors import ConfigError
 from shared.failover import Price, budget_spent
 from shared.llm.model import Message, Usage
 from shared.llm.usage import estimate_message, estimate_text
@@ -45,6 +46,18 @@ class ModelPicker:
         """The model that speaks for the run in its system prompt, whatever single steps need."""
         need = replace(self._need, images=False)
         return choose(need, self._tiers, self._rules, self._free).model
+
+    def prefer(self, model: str) -> str:
+        """Asks for the session's model, a tier or `provider/model` (empty: for none), from the next route on. A
+        message that names one itself keeps it. Returns why it is not used; empty if it is."""
+        problem = ""
+        try:
+            if "/" in model:
+                self._tiers.choice(model)
+        except ConfigError as error:
+            model, problem = "", f"the session's model is not used: {error}"
+        self._need = replace(self._need, forced=self._handle.message.model or model)
+        return problem
 
     async def look_at_budgets(self) -> None:
         """Reads once what today's calls cost. Raises StateUnavailable."""

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ops.cli import costs, demo, lists, system, talk, trace
+from ops.cli import approvals, costs, demo, lists, permissions, sessions, system, talk, trace
 
 app = typer.Typer(
     name="capataz",
@@ -24,14 +24,26 @@ app.command()(system.up)
 app.command()(system.down)
 app.command()(talk.ask)
 app.command()(talk.cancel)
+app.command()(approvals.approvals)
+app.command()(approvals.approve)
+app.command()(approvals.deny)
+app.command()(approvals.answer)
 app.command()(lists.tools)
 app.command()(lists.runs)
+app.command()(sessions.sessions)
+app.command()(sessions.history)
+app.command()(sessions.undo)
+app.command()(sessions.fork)
+app.command("set")(sessions.switch)
+app.command()(sessions.export)
+app.command()(sessions.replay)
 app.command()(trace.trace)
 app.command()(costs.costs)
 app.command()(system.doctor)
 app.command()(demo.demo)
 app.add_typer(lists.workflow, name="workflow")
 app.add_typer(lists.playbook, name="playbook")
+app.add_typer(permissions.permissions, name="permissions")
 app.add_typer(route, name="route")
 
 

@@ -12,6 +12,7 @@ from shared.contract import NodeState
 from shared.entries import Event
 
 _MARKS = {NodeState.DONE: "✓", NodeState.SKIPPED: "·", NodeState.CANCELLED: "·", NodeState.OUTCOME_UNKNOWN: "?"}
+_MAX_ASKED = 2000
 _MAX_ARGS = 100
 _MAX_LABEL = 40
 
@@ -63,8 +64,7 @@ class EventPrinter:
         self.line(f"(the model's stream broke, the step begins again: {data.get('reason', 'retry')})", dim=True)
 
     def _on_routed(self, data: dict[str, Any]) -> None:
-        groups = ", ".join(map(str, data.get("groups") or ())) or "none"
-        self.line(f"tools: {groups} ({data.get('layer', '?')})", dim=True)
+        self.line(f"tools: {_listed(data.get('groups')) or 'none'} ({data.get('layer', '?')})", dim=True)
 
     def _on_node_planned(self, data: dict[str, Any]) -> None:
         args = data.get("args")
@@ -92,11 +92,38 @@ class EventPrinter:
     def _on_notice(self, data: dict[str, Any]) -> None:
         self.line(f"! {data.get('text') or data.get('code', '')}", dim=True)
 
+    def _on_debug_request(self, data: dict[str, Any]) -> None:
+        self.line(f"> {data.get('model', '?')} {data.get('url', '')}: {data.get('body', '')}", dim=True)
+
+    def _on_debug_response(self, data: dict[str, Any]) -> None:
+        self.line(f"< {data.get('model', '?')} {data.get('status', '?')}: {data.get('body', '')}", dim=True)
+
+    def _on_undone(self, data: dict[str, Any]) -> None:
+        self.line(f"(the turn {data.get('run', '?')} was taken back)", dim=True)
+
     def _on_approval_requested(self, data: dict[str, Any]) -> None:
-        self.line(f"? {data.get('tool', 'a tool')} waits for approval (node {data.get('node', '?')})")
+        args = _cut(json.dumps(data.get("args") or {}, ensure_ascii=False), _MAX_ASKED)
+        self.line(f"? {data.get('tool', 'a tool')} {args} waits for approval: {data.get('text', '')}")
+        node = data.get("node", "?")
+        self.line(f"  capataz approve {node} [--session|--always]   or   capataz deny {node}", dim=True)
+
+    def _on_approval_decided(self, data: dict[str, Any]) -> None:
+        what = "approved" if data.get("allowed") is True else "denied"
+        self.line(f"  {what}: {data.get('tool', 'a tool')} {data.get('text') or ''}".rstrip(), dim=True)
 
     def _on_question_asked(self, data: dict[str, Any]) -> None:
         self.line(f"? {data.get('text', '')}")
+        options = data.get("options")
+        for number, option in enumerate(options if isinstance(options, list) else (), 1):
+            mark = "  (recommended)" if option == data.get("recommended") else ""
+            self.line(f"    {number}. {option}{mark}")
+        self.line(f"  capataz answer {data.get('node', '?')} TEXT", dim=True)
+
+    def _on_subagent_started(self, data: dict[str, Any]) -> None:
+        self.line(f"  ▸ {_listed(data.get('path'), ' > ')}: {_cut(str(data.get('text', '')), _MAX_ARGS)}")
+
+    def _on_subagent_finished(self, data: dict[str, Any]) -> None:
+        self.line(f"  ◂ subagent ended: {data.get('finish_reason', '?')}", dim=True)
 
     def _switch(self, mode: str) -> None:
         """Begins a new line when another kind of text begins."""
@@ -120,6 +147,11 @@ def _took(started: object, ended: object) -> str:
         took = ended - started
         return f"  {took} ms" if took < 1000 else f"  {took / 1000:.1f} s"
     return ""
+
+
+def _listed(values: Any, between: str = ", ") -> str:
+    """The items of a list; empty for anything else."""
+    return between.join(map(str, values)) if isinstance(values, list) else ""
 
 
 def _error_text(data: dict[str, Any]) -> str:

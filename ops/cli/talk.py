@@ -97,13 +97,15 @@ async def converse(
 
 async def _watch(found: AsyncClient, submitted: Submitted, printer: EventPrinter) -> None:
     """Shows the events of the run that this submission became, to its end."""
-    run = ""
+    run, agents = "", set[str]()
     async for event in found.stream(submitted.session, after=_just_before(submitted.entry)):
         if event.type == "message.accepted" and event.data.get("id") == submitted.id:
             run = event.run
-        if run and event.run == run:
+        if event.type == "subagent.started" and event.run in (run, *agents):
+            agents.add(str(event.data.get("run")))
+        if run and event.run in (run, *agents):
             printer.show(event)
-            if event.type in ("run.finished", "run.failed"):
+            if event.run == run and event.type in ("run.finished", "run.failed"):
                 return
 
 

@@ -16,8 +16,11 @@ from typing import BinaryIO
 from ops.supervisor import shim
 from ops.supervisor.backoff import Backoff
 from ops.supervisor.plan import ProcessSpec
+from shared.names import EXIT_DEAF
 
 MAX_LOG_BYTES = 20_000_000
+REPLACE_GRACE_S = 5.0
+"""What a process that is replaced gets for an orderly end: its leases are lost already."""
 
 
 class State(StrEnum):
@@ -26,6 +29,7 @@ class State(StrEnum):
     WAITING = "waiting"
     RUNNING = "running"
     BACKING_OFF = "backing off"
+    REPLACING = "replacing"
     STOPPING = "stopping"
     STOPPED = "stopped"
 
@@ -53,6 +57,7 @@ class Child:
         self._backoff = Backoff()
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = asyncio.Event()
+        self._reason = ""
         self._task: asyncio.Task[None] | None = None
         self.row = Row(spec.name, spec.role, None, State.WAITING, time.time(), 0)
 
@@ -71,6 +76,25 @@ class Child:
                 self.kill()
             await self._task
         self._set(State.STOPPED, pid=None)
+
+    async def replace(self, reason: str) -> None:
+        """Ends the running process, so that it is started anew; `reason` is told.
+
+        SIGTERM, with SIGCONT so that a paused one hears it, and SIGKILL after `REPLACE_GRACE_S`.
+        """
+        process = self._process
+        if process is None or self.row.state is not State.RUNNING:
+            return
+        self._reason = reason
+        self._set(State.REPLACING, note=reason)
+        self._send(signal.SIGTERM)
+        self._send(signal.SIGCONT)
+        try:
+            async with asyncio.timeout(REPLACE_GRACE_S):
+                await process.wait()
+        except TimeoutError:
+            if process.returncode is None:
+                self.kill()
 
     def kill(self) -> None:
         """SIGKILL to its whole process group."""
@@ -98,7 +122,8 @@ class Child:
                 return
             now = time.monotonic()
             verdict = self._backoff.died(now, now - began)
-            note = f"{_ending(code)}; again in {verdict.delay_s:g} s"
+            reason, self._reason = self._reason or _ending(code), ""
+            note = f"{reason}; again in {verdict.delay_s:g} s"
             if verdict.loud:
                 note = f"KEEPS DYING, look at {self.log_file}: {note}"
             self._set(State.BACKING_OFF, pid=None, restarts=self.row.restarts + 1, note=note)
@@ -153,6 +178,8 @@ class Child:
 
 def _ending(code: int) -> str:
     """How a process ended, in words."""
+    if code == EXIT_DEAF:
+        return "no longer got the broker's messages"
     if code >= 0:
         return f"ended with code {code}"
     try:

@@ -18,6 +18,7 @@ from ops.supervisor import plan, run_file
 from ops.supervisor.child import Child, State
 from ops.supervisor.heartbeats import Alive, alive
 from ops.supervisor.plan import Endpoints, ProcessSpec, Profile
+from ops.supervisor.pulses import Pulses
 from ops.supervisor.report import Reporter
 from shared.errors import OperatorError, StateUnavailable
 from shared.keyring import ensure_key
@@ -57,6 +58,8 @@ class Supervisor:
         self._info: run_file.RunInfo | None = None
         self._client: redis.Redis | None = None
         self._ready = asyncio.Event()
+        self._pulses = Pulses(settings.supervisor.stuck_s)
+        self._replacing: set[asyncio.Task[None]] = set()
         self.rehearsal = False
 
     @property
@@ -230,9 +233,10 @@ class Supervisor:
         """Says when the system is ready, then keeps the table fresh until asked to stop."""
         wanted = [child for child in self._children if child.spec.role in ("coordinator", "worker")]
         while not self._stop.is_set():
+            live = await asyncio.to_thread(self._alive)
+            self._replace_stuck(wanted, live)
             if not self._ready.is_set():
-                live = await asyncio.to_thread(self._alive)
-                if all(live.has(child.row.pid) for child in wanted):
+                if live is not None and all(live.has(child.row.pid) for child in wanted):
                     self._ready.set()
                     seconds = time.monotonic() - self._started
                     self._report.say(f'ready in {seconds:.1f} s: capataz ask "…"  (stop with Ctrl-C or `capataz down`)')
@@ -246,14 +250,28 @@ class Supervisor:
             except TimeoutError:
                 continue
 
-    def _alive(self) -> Alive:
+    def _replace_stuck(self, children: list[Child], live: Alive | None) -> None:
+        """Begins to replace those that run without a heartbeat: paused, or stuck."""
+        running = {
+            child.spec.name: child.row.pid for child in children if child.row.state is State.RUNNING and child.row.pid
+        }
+        seen = None if live is None else {name: (pid, live.has(pid)) for name, pid in running.items()}
+        silent = self._pulses.look(time.monotonic(), seen)
+        for child in children:
+            if (seconds := silent.get(child.spec.name)) is not None:
+                task = asyncio.create_task(child.replace(f"lived without a heartbeat for {seconds:.0f} s"))
+                self._replacing.add(task)
+                task.add_done_callback(self._replacing.discard)
+
+    def _alive(self) -> Alive | None:
+        """Who has a fresh heartbeat; None when the state cannot be asked."""
         if self._client is None:
-            return Alive()
+            return None
         try:
             with mapped():
                 return alive(self._client)
         except StateUnavailable:  # being restarted; its row says so
-            return Alive()
+            return None
 
     async def _stop_all(self) -> None:
         self._stop.set()

@@ -9,8 +9,9 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
+from typing import Protocol
 
 import httpx
 
@@ -34,6 +35,22 @@ _ERROR_BODY_S = 5.0
 _DRAIN_S = 0.05
 
 
+class Tap(Protocol):
+    """Who wants to see what goes over the wire, byte for byte."""
+
+    def sent(self, url: str, body: bytes) -> None:
+        """The request, as it goes out."""
+        ...
+
+    def answered(self, status: int) -> None:
+        """The answer begins."""
+        ...
+
+    def received(self, chunk: bytes) -> None:
+        """The next piece of its body."""
+        ...
+
+
 class ModelClient:
     """Calls models. One per process serves any number of calls at once; make it anywhere, use it in a loop."""
 
@@ -41,8 +58,10 @@ class ModelClient:
         self._timeouts = timeouts
         self._pool = HttpPool(timeouts.connect)
 
-    async def stream(self, provider: Provider, request: Request) -> AsyncGenerator[StreamItem, None]:
-        """Makes one attempt and yields its items as they arrive; the last one is the Completion.
+    async def stream(
+        self, provider: Provider, request: Request, tap: Tap | None = None
+    ) -> AsyncGenerator[StreamItem, None]:
+        """Makes one attempt and yields its items as they arrive; the last one is the Completion. `tap` sees the bytes.
 
         Raises LlmError, with what arrived before as `partial_text`. Cancelling, or closing the generator, closes
         the connection: wrap it in `contextlib.aclosing` if you may leave it early.
@@ -54,12 +73,13 @@ class ModelClient:
         watch = Watch(self._timeouts, whole=not provider.switches.stream)
         billed = False
         try:
-            response = await self._send(provider, encoded, watch)
+            response = await self._send(provider, encoded, watch, tap)
+            body = body_chunks(response) if tap is None else _tapped(response, tap)
             try:
                 if not response.is_success:
-                    raise await _failure(response)
+                    raise await _failure(response, body)
                 billed = True
-                answer = _Answer(response, decoder, watch)
+                answer = _Answer(body, decoder, watch)
                 while (items := await answer.more()) is not None:
                     for item in items:
                         yield _with_usage(item, request) if isinstance(item, Completion) else item
@@ -89,11 +109,13 @@ class ModelClient:
         """Closes the connections."""
         await self._pool.aclose()
 
-    async def _send(self, provider: Provider, encoded: Encoded, watch: Watch) -> httpx.Response:
+    async def _send(self, provider: Provider, encoded: Encoded, watch: Watch, tap: Tap | None) -> httpx.Response:
         client = self._pool.client
         body = json.dumps(encoded.body, ensure_ascii=False, separators=(",", ":")).encode()
         auth = dialect_of(provider.dialect).auth
         sent = build(client, provider, encoded.path, encoded.headers, body, auth)
+        if tap is not None:
+            tap.sent(str(sent.url), body)
         seconds, kind = watch.first()
         try:
             async with asyncio.timeout(seconds):
@@ -102,6 +124,14 @@ class ModelClient:
             raise watch.timeout(kind) from error
         except TRANSPORT_ERRORS as error:
             raise mapped(error, answered=False, connect_s=self._timeouts.connect) from error
+
+
+async def _tapped(response: httpx.Response, tap: Tap) -> AsyncIterator[bytes]:
+    """The body as it arrives, shown to `tap` on its way."""
+    tap.answered(response.status_code)
+    async for chunk in body_chunks(response):
+        tap.received(chunk)
+        yield chunk
 
 
 def _with_usage(completion: Completion, request: Request) -> Completion:
@@ -114,8 +144,8 @@ def _with_usage(completion: Completion, request: Request) -> Completion:
 class _Answer:
     """One answer as it arrives: `more` gives the items of what came next, until it gives None."""
 
-    def __init__(self, response: httpx.Response, decoder: Decoder, watch: Watch) -> None:
-        self._chunks = body_chunks(response)
+    def __init__(self, chunks: AsyncIterator[bytes], decoder: Decoder, watch: Watch) -> None:
+        self._chunks = chunks
         self._decoder = decoder
         self._watch = watch
         self._parser = SseParser()
@@ -200,12 +230,12 @@ class _Answer:
             raise CutStream("the answer is not whole JSON") from error
 
 
-async def _failure(response: httpx.Response) -> LlmError:
+async def _failure(response: httpx.Response, chunks: AsyncIterator[bytes]) -> LlmError:
     """The error for an answer that is not a success; reads no more of its body than it needs."""
     body = b""
     try:
         async with asyncio.timeout(_ERROR_BODY_S):
-            async for chunk in body_chunks(response):
+            async for chunk in chunks:
                 body += chunk
                 if len(body) > _MAX_ERROR_BYTES:
                     break

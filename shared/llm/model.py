@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue
 
+from shared.contract import Usage as Usage
 from shared.contract import Value
 
 Opaque = dict[str, JsonValue]
@@ -125,36 +126,6 @@ class Finish(StrEnum):
     LENGTH = "length"
     CONTENT_FILTER = "content_filter"
     UNKNOWN = "unknown"
-
-
-class Usage(Value):
-    """Tokens of one or more calls in disjoint classes, so that each is paid and counted once.
-
-    `input` is fresh prompt, `output` visible answer, `reasoning` thinking where the provider reports it apart
-    (else it is part of `output`). `estimated` marks a guess of ours.
-    """
-
-    input: int = 0
-    cache_write: int = 0
-    cache_read: int = 0
-    output: int = 0
-    reasoning: int = 0
-    estimated: bool = False
-
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            input=self.input + other.input,
-            cache_write=self.cache_write + other.cache_write,
-            cache_read=self.cache_read + other.cache_read,
-            output=self.output + other.output,
-            reasoning=self.reasoning + other.reasoning,
-            estimated=self.estimated or other.estimated,
-        )
-
-    @property
-    def total(self) -> int:
-        """All tokens of all classes."""
-        return self.input + self.cache_write + self.cache_read + self.output + self.reasoning
 
 
 class BrokenCall(Value):

@@ -1,7 +1,7 @@
 """The SQL side: archive of sessions and runs, artifacts, notes, reminders, playbook. SQLite, or PostgreSQL by URL.
 
 `Database` runs functions of a connection, one transaction each; `runs`, `sessions`, `archive`, `notes`,
-`reminders` and `playbook` are modules of such functions: `await db.run(lambda c: notes.get(c, principal, id))`.
+`reminders`, `playbook` and `grants` are modules of them: `await db.run(lambda c: notes.get(c, principal, id))`.
 """
 
 from shared.sql.engine import Database, database_url

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -38,7 +38,8 @@ class ArchivedEntry:
         return {"t": self.type, "v": str(self.v), "run": self.run, "d": data}
 
 
-def _position(entry_id: str) -> tuple[int, int]:
+def position(entry_id: str) -> tuple[int, int]:
+    """A stream id as its two numbers, which sort as the stream does. Raises ValueError if it is none."""
     match = _ENTRY_ID.fullmatch(entry_id)
     if match is None:
         raise ValueError(f"not the id of a stream entry: {entry_id!r}")
@@ -56,13 +57,19 @@ def append_entries(
     sessions.ensure(conn, session, principal, now_ms)
     rows = []
     for entry in entries:
-        ms, seq = _position(entry.entry_id)
+        ms, seq = position(entry.entry_id)
         values = {"run": entry.run, "type": entry.type, "v": entry.v, "data": dict(entry.data)}
         rows.append({"session": session, "entry_ms": ms, "entry_seq": seq} | values)
     if not rows:
         return 0
     statement = insert(conn, log_entries).on_conflict_do_nothing(index_elements=["session", "entry_ms", "entry_seq"])
     return len(conn.execute(statement.returning(log_entries.c.entry_seq), rows).all())
+
+
+def owners(conn: Connection, wanted: Collection[str]) -> dict[str, str]:
+    """Whose those of the sessions are that the archive has, by session."""
+    query = select(sessions_table.c.id, sessions_table.c.owner).where(sessions_table.c.id.in_(wanted))
+    return {row.id: row.owner for row in conn.execute(query)}
 
 
 def entries(
@@ -73,7 +80,7 @@ def entries(
     None are returned if the session is not `principal`'s (None: whoever's, for the operator and recovery).
     """
     place = tuple_(log_entries.c.entry_ms, log_entries.c.entry_seq)
-    query = select(log_entries).where(log_entries.c.session == session, place > _position(after))
+    query = select(log_entries).where(log_entries.c.session == session, place > position(after))
     query = query.order_by(log_entries.c.entry_ms, log_entries.c.entry_seq).limit(limit)
     if principal is not None:
         query = query.join(sessions_table, sessions_table.c.id == log_entries.c.session)

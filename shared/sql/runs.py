@@ -27,7 +27,10 @@ class RunState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run. Times are Unix milliseconds, `cost` dollars, `epoch` that of the state Redis it started in."""
+    """A run. Times are Unix milliseconds, `cost` dollars, `epoch` that of the state Redis it started in.
+
+    `replies` are the names of the reply lists on which its answer is waited for, as far as known at its start.
+    """
 
     id: str
     session: str
@@ -49,18 +52,22 @@ class Run:
     usage: Mapping[str, Any] = field(default_factory=dict)
     cost: Decimal | None = None
     seconds: float | None = None
+    replies: tuple[str, ...] = ()
 
 
 _COLUMNS: Final = tuple(f.name for f in fields(Run))
-_IDENTITY: Final = frozenset({"id", "session", "principal", "agent", "epoch", "created_ms", "parent", "question"})
+_IDENTITY: Final = frozenset(
+    {"id", "session", "principal", "agent", "epoch", "created_ms", "parent", "question", "replies"}
+)
 
 
 def _values(run: Run) -> dict[str, Any]:
-    return {name: getattr(run, name) for name in _COLUMNS} | {"state": run.state.value, "usage": dict(run.usage)}
+    plain = {"state": run.state.value, "usage": dict(run.usage), "replies": list(run.replies)}
+    return {name: getattr(run, name) for name in _COLUMNS} | plain
 
 
 def _run(row: Row[Any]) -> Run:
-    return Run(**(dict(row._mapping) | {"state": RunState(row.state)}))
+    return Run(**(dict(row._mapping) | {"state": RunState(row.state), "replies": tuple(row.replies or ())}))
 
 
 def start_run(conn: Connection, run: Run) -> None:
@@ -88,22 +95,26 @@ def end_run(conn: Connection, run: Run) -> None:
         raise StateConflict(f"run {run.id} is recorded for another session", hint="run ids must be unique")
 
 
-def running_runs(conn: Connection, *, not_epoch: str) -> list[Run]:
-    """Runs that are recorded as running in a state Redis other than the present one, oldest first."""
-    query = select(runs).where(runs.c.state == RunState.RUNNING.value, runs.c.epoch != not_epoch)
+def running_runs(conn: Connection, *, not_epoch: str | None = None, session: str | None = None) -> list[Run]:
+    """Runs that are recorded as running, oldest first: in a state Redis other than `not_epoch`, of one session."""
+    query = select(runs).where(runs.c.state == RunState.RUNNING.value)
+    if not_epoch is not None:
+        query = query.where(runs.c.epoch != not_epoch)
+    if session is not None:
+        query = query.where(runs.c.session == session)
     return [_run(row) for row in conn.execute(query.order_by(runs.c.created_ms, runs.c.id))]
 
 
 def close_lost(conn: Connection, ids: Collection[str], *, now_ms: int) -> list[str]:
     """Closes those of the runs that are still running as lost; returns their ids, to one caller only.
 
-    Tell the users first and close then: a crash between the two tells twice instead of never.
+    Tell the users first and close then: telling again does nothing, and a crash between the two must not mean never.
     """
     close = update(runs).where(runs.c.id.in_(ids), runs.c.state == RunState.RUNNING.value)
     lost = {
         "state": RunState.LOST.value,
         "ended_ms": now_ms,
-        "finish_reason": "lost",
+        "finish_reason": "error",
         "error_code": "lost",
         "error": "the state of this run was lost with its Redis; what it had begun may have had effects",
     }

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from sqlalchemy import Connection, case, select, update
+from sqlalchemy import Connection, case, func, select, update
 
 from shared.errors import UserError
-from shared.sql.tables import insert, installation, sessions
+from shared.sql.tables import insert, installation, runs, sessions
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,16 @@ class Session:
     created_ms: int
     updated_ms: int
     title: str
+
+
+class Overview(NamedTuple):
+    """A session in a list: how many messages and workflows ran in it, and what the first of them asked."""
+
+    session: str
+    owner: str
+    updated_ms: int
+    runs: int
+    begins: str
 
 
 def ensure(conn: Connection, session: str, principal: str, now_ms: int) -> None:
@@ -52,6 +63,18 @@ def set_title(conn: Connection, session: str, principal: str, title: str) -> boo
     """Names a session; False if the user has no such session."""
     change = update(sessions).where(sessions.c.id == session, sessions.c.owner == principal).values(title=title)
     return conn.execute(change).rowcount > 0
+
+
+def overview(conn: Connection, principal: str | None, limit: int = 50) -> list[Overview]:
+    """Sessions of a user (None: of all) with what a list of them shows, the last used first."""
+    mine = select(runs).where(runs.c.session == sessions.c.id, runs.c.parent.is_(None)).correlate(sessions)
+    count = mine.with_only_columns(func.count()).scalar_subquery()
+    first = mine.with_only_columns(runs.c.question).order_by(runs.c.created_ms, runs.c.id).limit(1).scalar_subquery()
+    query = select(sessions.c.id, sessions.c.owner, sessions.c.updated_ms, count, func.coalesce(first, ""))
+    if principal is not None:
+        query = query.where(sessions.c.owner == principal)
+    query = query.order_by(sessions.c.updated_ms.desc(), sessions.c.id.desc()).limit(limit)
+    return [Overview(*row) for row in conn.execute(query)]
 
 
 def known_epoch(conn: Connection) -> str | None:

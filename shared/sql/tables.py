@@ -27,7 +27,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
-REVISION: Final = "0002"
+REVISION: Final = "0004"
 """The newest migration. Lets a process see that there is nothing to migrate without loading alembic."""
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
@@ -123,9 +123,11 @@ runs = Table(
     _json("usage"),
     Column("cost", Money),
     Column("seconds", Float),
+    Column("replies", JSON(none_as_null=True)),
     Index(None, "session", "created_ms"),
     Index(None, "principal", "created_ms"),
     Index(None, "state"),
+    Index(None, "ended_ms"),
 )
 
 # A Redis Stream id "ms-seq" is kept as its two numbers, which sort as the stream does; the text would not.
@@ -260,4 +262,18 @@ model_calls = Table(
     Index(None, "day"),
     Index(None, "principal", "day"),
     Index(None, "run"),
+)
+
+# What a user has allowed for good; the unique columns are also the index by user.
+grants = Table(
+    "grants",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("principal", Text, nullable=False),
+    Column("agent", Text, nullable=False),
+    Column("tool", Text, nullable=False),
+    Column("rule_id", Text, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    _text("by_text"),
+    UniqueConstraint("principal", "agent", "tool", "rule_id"),
 )

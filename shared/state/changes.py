@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shared.contract import NodeResult
-from shared.entries import LogEntry, Node
+from shared.entries import Decided, LogEntry, Node, Waiting
 from shared.messages import QueuedMessage, Reply
 
 
@@ -54,6 +54,11 @@ class Change:
     """The same, for nodes that end so only if no worker has claimed them meanwhile."""
     set: dict[str, str] = field(default_factory=dict)
     mail_read: int = 0
+    spawn: list[QueuedMessage] = field(default_factory=list)
+    """Runs of subagents that begin; each answers the node in its `parent`."""
+    cancel: list[str] = field(default_factory=list)
+    """Runs of subagents that nobody needs any more."""
+    cancel_reason: str = ""
 
     def event(self, kind: str, **data: Any) -> None:
         """Adds a public event."""
@@ -78,15 +83,36 @@ class Change:
             ]
         if self.set:
             body["set"] = self.set
+        body |= self._waits()
+        if self.spawn:
+            body["spawn"] = [{"run": m.run, "node": m.parent, "payload": _payload(m)} for m in self.spawn]
+        if self.cancel:
+            body["cancel"] = self.cancel
+            body["cancel_mail"] = json.dumps({"kind": "cancel", "reason": self.cancel_reason})
+        return body
+
+    def _waits(self) -> dict[str, Any]:
+        """What people are asked for, listed beside the log until it is decided; a node's end takes it off as well."""
+        asked = {e.node: e for e in self.entries if isinstance(e, Waiting) and e.kind in ("approval", "question")}
+        decided = [e.node for e in self.entries if isinstance(e, Decided)]
+        body: dict[str, Any] = {}
+        if asked:
+            body["waits"] = {node: e.model_dump_json() for node, e in asked.items()}
+        if decided:
+            body["decided"] = decided
         return body
 
     def append_json(self) -> str:
         """The JSON for `append`."""
         return json.dumps(self.body())
 
-    def finish_json(self, reply: Reply, follow_up: QueuedMessage | None, *, force: bool) -> str:
-        """The JSON for `finish`."""
+    def finish_json(
+        self, reply: Reply, follow_up: QueuedMessage | None, *, force: bool, up: tuple[str, str, NodeResult] | None
+    ) -> str:
+        """The JSON for `finish`; `up` is (node, tool, result) for the run that waits for this one."""
         body = self.body()
+        if up is not None:
+            body["up"] = _end(*up)
         body["reply"] = reply.model_dump_json(exclude_none=True)
         body["force"] = force
         body["ends_first"] = True
@@ -94,7 +120,7 @@ class Change:
             body["follow_up"] = {
                 "run": follow_up.run,
                 "session": follow_up.session,
-                "payload": follow_up.model_dump_json(),
+                "payload": _payload(follow_up),
             }
         return json.dumps(body)
 
@@ -103,3 +129,7 @@ def _end(node: str, tool: str, result: NodeResult) -> dict[str, Any]:
     if not result.state.terminal:
         raise ValueError(f"{result.state} is not the end of a node")
     return {"id": node, "state": result.state, **settlement(node, tool, result)}
+
+
+def _payload(message: QueuedMessage) -> str:
+    return message.model_dump_json(exclude_defaults=True)

@@ -17,5 +17,10 @@ def script_config(limits: LimitSettings) -> str:
             "reply_ttl_s": limits.reply_ttl_s,
             "dedupe_ttl_s": limits.dedupe_ttl_s,
             "session_queue": limits.session_queue,
+            "waiting": limits.waiting,
+            "running": limits.running,
+            "rate_per_minute": limits.rate_per_minute,
+            "queue_age_s": limits.queue_age_s,
+            "memory_percent": limits.memory_percent,
         }
     )

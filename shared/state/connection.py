@@ -54,7 +54,7 @@ def map_error(error: redis.exceptions.RedisError | OSError) -> CapatazError:
         return LeaseLost(f"the lease is gone: {text.removeprefix('LEASE').strip()}")
     if text.startswith(("CONFLICT", "SEQUENCE")):
         return StateConflict(text)
-    if text.startswith("OOM"):
+    if isinstance(error, redis.exceptions.OutOfMemoryError):
         return StateUnavailable("the state Redis is full", hint="raise redis.max_memory_mb or shorten retention")
     if isinstance(error, redis.exceptions.AuthenticationError | redis.exceptions.NoPermissionError):
         return StateUnavailable(f"the state Redis refuses us: {text}", hint="check user and password in REDIS_URL")

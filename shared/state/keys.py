@@ -30,12 +30,19 @@ TABLE: Final = (
     KeyDoc("reply:<name>", "list", "limits.reply_ttl_s", "coordinator", "answers asked for with reply_to"),
     KeyDoc("dead", "stream", "trimmed to 1000", "coordinator", "refused entries with their reason"),
     KeyDoc("dedupe:<principal>:<id>", "string", "limits.dedupe_ttl_s", "coordinator", "message id -> run id"),
-    KeyDoc("runnable", "zset", "none", "coordinator", "sessions with a waiting message, by time"),
+    KeyDoc("runnable", "zset", "none", "coordinator", "principals with a runnable session, by their last turn"),
+    KeyDoc("runnable:<principal>", "zset", "none", "coordinator", "sessions with a waiting message, by time"),
+    KeyDoc("turns", "zset", "none; oldest beyond 10000 removed", "coordinator", "principals by their last turn"),
+    KeyDoc("waiting:<principal>", "zset", "none", "coordinator", "runs that wait for their turn, by time"),
+    KeyDoc("rate:<principal>", "string", "until it is full, and a minute", "coordinator", "the bucket of messages"),
     KeyDoc("session:<sid>", "hash", "limits.session_ttl_s", "coordinator", "owner, active run, times"),
     KeyDoc("session:<sid>:queue", "list", "limits.session_ttl_s", "coordinator", "messages that wait their turn"),
     KeyDoc("session:<sid>:log", "stream", "limits.session_ttl_s", "coordinator, worker", "the log: what happened"),
+    KeyDoc("session:<sid>:log:<part>", "stream", "600 s", "coordinator", "an archived log that is being rebuilt"),
     KeyDoc("session:<sid>:events", "stream", "limits.session_ttl_s; trimmed", "coordinator, worker", "public events"),
     KeyDoc("session:<sid>:facts", "hash", "limits.session_ttl_s", "coordinator, worker", "shared facts with versions"),
+    KeyDoc("session:<sid>:settings", "hash", "limits.session_ttl_s", "coordinator", "how it goes on"),
+    KeyDoc("session:<sid>:waits", "hash", "limits.session_ttl_s", "coordinator, worker", "what waits for a person"),
     KeyDoc("session:<sid>:todo", "string", "limits.session_ttl_s", "worker", "the session's to-do list"),
     KeyDoc("sessions", "zset", "none; oldest beyond 10000 removed", "coordinator", "sessions by last activity"),
     KeyDoc("run:<rid>", "hash", "limits.run_ttl_s after its end", "coordinator", "state, lease, sequence, reply"),
@@ -43,8 +50,11 @@ TABLE: Final = (
     KeyDoc("run:<rid>:mail", "list", "none; deleted at its end", "coordinator", "control entries for its owner"),
     KeyDoc("run:<rid>:ledger", "hash", "limits.run_ttl_s after its end", "coordinator, worker", "one row per node"),
     KeyDoc("runs:active", "set", "none", "coordinator", "runs with a slot; what a takeover looks through"),
+    KeyDoc("runs:active:<principal>", "set", "none", "coordinator", "those of them that messages of one opened"),
+    KeyDoc("runs:parked", "zset", "none", "coordinator", "runs that only wait, by the time at which they wake"),
     KeyDoc("runs:recent", "zset", "none; oldest beyond 1000 removed", "coordinator", "runs by time of creation"),
     KeyDoc("archive", "zset", "none", "coordinator", "ended runs whose copy in SQL is due"),
+    KeyDoc("job:<name>", "string", "1 h", "coordinator", "whose turn a job is that one of them does"),
     KeyDoc("epoch", "string", "none", "coordinator", "random; another value means that the state was lost"),
     KeyDoc("coordinators", "zset", "none; stale members removed", "coordinator", "coordinators by last heartbeat"),
     KeyDoc("coordinator:<cid>", "string", "coordinator.lease_ttl_s", "coordinator", "the heartbeat of a process"),
@@ -81,6 +91,21 @@ def reply(name: str) -> str:
     return f"{PREFIX}reply:{name}"
 
 
+def runnable(principal: str = LOCAL_PRINCIPAL) -> str:
+    """The runnable sessions of a principal."""
+    return f"{PREFIX}runnable:{principal}"
+
+
+def waiting(principal: str = LOCAL_PRINCIPAL) -> str:
+    """The runs of a principal that wait for their turn."""
+    return f"{PREFIX}waiting:{principal}"
+
+
+def active_of(principal: str = LOCAL_PRINCIPAL) -> str:
+    """The runs of a principal that have begun and not ended, parked ones among them."""
+    return f"{PREFIX}runs:active:{principal}"
+
+
 def session(sid: str) -> str:
     """The session's hash."""
     return f"{PREFIX}session:{sid}"
@@ -106,6 +131,16 @@ def facts(sid: str) -> str:
     return f"{PREFIX}session:{sid}:facts"
 
 
+def waits(sid: str) -> str:
+    """Approvals and questions of a session that are open."""
+    return f"{PREFIX}session:{sid}:waits"
+
+
+def switches(sid: str) -> str:
+    """How the session goes on: fields of `messages.Switches`."""
+    return f"{PREFIX}session:{sid}:settings"
+
+
 def todo(sid: str) -> str:
     """The session's to-do list."""
     return f"{PREFIX}session:{sid}:todo"
@@ -114,6 +149,11 @@ def todo(sid: str) -> str:
 def run(rid: str) -> str:
     """The run's hash."""
     return f"{PREFIX}run:{rid}"
+
+
+def replies(rid: str) -> str:
+    """Names of the lists that wait for the run's reply."""
+    return f"{PREFIX}run:{rid}:replies"
 
 
 def mail(rid: str) -> str:
@@ -129,6 +169,11 @@ def ledger(rid: str) -> str:
 def coordinator(cid: str) -> str:
     """A coordinator's heartbeat."""
     return f"{PREFIX}coordinator:{cid}"
+
+
+def job(name: str) -> str:
+    """Whose turn a job is."""
+    return f"{PREFIX}job:{name}"
 
 
 def hints(cid: str) -> str:
@@ -152,9 +197,11 @@ def spend(day: int, principal: str = "") -> str:
 
 
 RUNNABLE: Final = f"{PREFIX}runnable"
+"""Principals who wait to be served; `runnable` has the sessions of one."""
 DEAD: Final = f"{PREFIX}dead"
 ARCHIVE: Final = f"{PREFIX}archive"
 ACTIVE: Final = f"{PREFIX}runs:active"
+PARKED: Final = f"{PREFIX}runs:parked"
 RECENT: Final = f"{PREFIX}runs:recent"
 SESSIONS: Final = f"{PREFIX}sessions"
 COORDINATORS: Final = f"{PREFIX}coordinators"

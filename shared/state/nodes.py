@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 import redis
+import redis.exceptions
 
 from shared.contract import Catalogue, NodeOrder, NodeResult, NodeState, WorkerInfo
 from shared.errors import StateUnavailable
@@ -19,7 +21,7 @@ from shared.state.changes import settlement
 from shared.state.config import script_config
 from shared.state.connection import mapped
 from shared.state.pipeline import Pipeliner
-from shared.state.scripting import Scripts
+from shared.state.scripting import Scripts, digest, source
 
 T = TypeVar("T")
 
@@ -113,12 +115,28 @@ class NodeLedger:
             )
 
 
+@contextmanager
+def _also_when_full(client: redis.Redis, kind: str, who: str, value: str, ttl_s: float, now: int) -> Iterator[None]:
+    """Repeats a heartbeat that was refused because memory is full, as a script that may write all the same.
+
+    In a script at all times it would cost more: its writes are logged as a transaction.
+    """
+    try:
+        yield
+    except redis.exceptions.OutOfMemoryError:
+        args = (kind, who, value, int(ttl_s * 1000), now)
+        try:
+            client.evalsha(digest("beat"), 0, *args)
+        except redis.exceptions.NoScriptError:
+            client.eval(source("beat"), 0, *args)
+
+
 def beat_worker(client: redis.Redis, info: WorkerInfo, catalogue: Catalogue, ttl_s: float) -> None:
     """One heartbeat of a worker, with the catalogue it offers."""
-    now = int(time.time() * 1000)
-    with mapped():
+    now, value = int(time.time() * 1000), info.model_dump_json()
+    with mapped(), _also_when_full(client, "worker", info.id, value, ttl_s, now):
         pipe = client.pipeline(transaction=False)
-        pipe.set(keys.worker(info.id), info.model_dump_json(), px=int(ttl_s * 1000))
+        pipe.set(keys.worker(info.id), value, px=int(ttl_s * 1000))
         pipe.zadd(keys.WORKERS, {info.id: now})
         pipe.zremrangebyscore(keys.WORKERS, 0, now - 3_600_000)
         pipe.expire(keys.catalogue(info.catalogue), CATALOGUE_TTL_S)
@@ -139,7 +157,7 @@ def forget_worker(client: redis.Redis, worker: str) -> None:
 def beat_coordinator(client: redis.Redis, coordinator: str, ttl_s: float) -> None:
     """One heartbeat of a coordinator."""
     now = int(time.time() * 1000)
-    with mapped():
+    with mapped(), _also_when_full(client, "coordinator", coordinator, str(now), ttl_s, now):
         pipe = client.pipeline(transaction=False)
         pipe.set(keys.coordinator(coordinator), now, px=int(ttl_s * 1000))
         pipe.zadd(keys.COORDINATORS, {coordinator: now})

@@ -37,6 +37,8 @@ class Lease:
     coordinator: str
     nonce: str
     sequence: int = 0
+    waited_ms: int = 0
+    """How long the run's clock stood still while it was parked."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,15 @@ class RunState:
         with mapped():
             return [(i, dict(f)) for i, f in await self._pipe.execute("XRANGE", inbox, "-", "+", "COUNT", count)]
 
+    async def inbox_beyond(self, inbox: str, most: int, count: int) -> list[tuple[str, dict[str, str]]]:
+        """What an inbox holds beyond its `most` oldest entries: the newest of it, `count` at most, oldest first."""
+        with mapped():
+            beyond = await self._pipe.execute("XLEN", inbox) - most
+            if beyond <= 0:
+                return []
+            page = await self._pipe.execute("XREVRANGE", inbox, "+", "-", "COUNT", min(beyond, count))
+        return [(i, dict(f)) for i, f in reversed(page)]
+
     async def route(self, inbox: str, principal: str, decisions: Sequence[dict[str, Any]]) -> int:
         """Carries out classified entries, each once. Returns how many were still there."""
         if not decisions:
@@ -70,7 +81,7 @@ class RunState:
         return int(await self._scripts.call("route", inbox, principal, text, self._cfg))
 
     async def claim(self, most: int) -> list[tuple[Lease, QueuedMessage]]:
-        """Starts up to `most` runs of runnable sessions, oldest first."""
+        """Starts up to `most` runs: users in turn, of each the session that has waited longest."""
         nonces = [new_nonce() for _ in range(most)]
         rows = await self._scripts.call("claim_runs", self._cid, json.dumps(nonces), self._cfg, retry=False)
         return [
@@ -90,7 +101,7 @@ class RunState:
         row = await self._scripts.call("take_over", run, self._cid, token, self._cfg, "1" if dead_owners else "0")
         if not row:
             return None
-        return Lease(run, row[0], row[1], self._cid, token, int(row[2]))
+        return Lease(run, row[0], row[1], self._cid, token, int(row[2]), int(row[3]))
 
     async def lost(self, leases: Iterable[Lease]) -> list[str]:
         """The runs of those leases that somebody else has taken over."""
@@ -112,11 +123,19 @@ class RunState:
         return list(json.loads(outcome))
 
     async def finish(
-        self, lease: Lease, change: Change, reply: Reply, *, follow_up: QueuedMessage | None = None, force: bool = False
+        self,
+        lease: Lease,
+        change: Change,
+        reply: Reply,
+        *,
+        follow_up: QueuedMessage | None = None,
+        up: tuple[str, str, NodeResult] | None = None,
+        force: bool = False,
     ) -> bool:
-        """Ends the run. False if mail arrived that must be read first (nothing was changed then)."""
+        """Ends the run; `up` (node, tool, result) ends the node that waits for it. False if mail arrived that must be
+        read first (nothing was changed then)."""
         number = lease.sequence + 1
-        body = change.finish_json(reply, follow_up, force=force)
+        body = change.finish_json(reply, follow_up, force=force, up=up)
         outcome = await self._scripts.call("finish", lease.run, self._cid, lease.nonce, number, body, self._cfg)
         if outcome != "ended":
             return False
@@ -126,6 +145,22 @@ class RunState:
     async def release(self, lease: Lease) -> bool:
         """Gives the run back for another coordinator."""
         return bool(await self._scripts.call("release", lease.run, self._cid, lease.nonce))
+
+    async def park(self, lease: Lease, nodes: Sequence[str], until_ms: int, *, clock_stops: bool) -> bool:
+        """Gives the lease back until mail comes, one of `nodes` ends, or `until_ms` (0: never) is there. False if there
+        is news already (nothing was changed then)."""
+        until = until_ms or "+inf"
+        stopped = "1" if clock_stops else "0"
+        answer = await self._scripts.call(
+            "park", lease.run, self._cid, lease.nonce, json.dumps(list(nodes)), until, stopped
+        )
+        return bool(answer == "parked")
+
+    async def wake_due(self) -> int:
+        """Lets parked runs whose time has come be taken over; returns how many."""
+        with mapped():
+            due = await self._pipe.execute("ZCOUNT", keys.PARKED, "-inf", int(time.time() * 1000))
+        return int(await self._scripts.call("wake_due", 100)) if due else 0
 
     async def mail(self, run: str) -> list[dict[str, Any]]:
         """The run's mailbox, oldest first; consumed by the `mail_read` of the change that deals with it."""
@@ -172,6 +207,11 @@ class RunState:
             "review_nodes", lease.run, self._cid, lease.nonce, body, MOST_CLAIMS, self._cfg
         )
         return [Reviewed(n, s) for (n, _, _, _), s in zip(wanted, states, strict=True)]
+
+    async def reply_names(self, run: str) -> tuple[str, ...]:
+        """Names of the lists on which the run's reply is waited for."""
+        with mapped():
+            return tuple(sorted(await self._pipe.execute("SMEMBERS", keys.replies(run))))
 
     async def archive_due(self, count: int = 50) -> list[str]:
         """Ended runs whose copy in SQL is due, oldest first."""

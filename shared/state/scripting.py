@@ -22,13 +22,19 @@ SCRIPTS = (
     "finish",
     "take_over",
     "release",
+    "park",
+    "wake_due",
     "claim_nodes",
     "end_node",
     "review_nodes",
     "give_back",
     "set_fact",
+    "tell",
+    "restore_page",
+    "restore_session",
     "gate_enter",
     "gate_leave",
+    "beat",
 )
 
 _TRANSIENT = (

@@ -12,6 +12,7 @@ from shared.catalogue import merge_catalogues
 from shared.contract import Catalogue, WorkerInfo
 from shared.entries import Stored, decode
 from shared.ids import nonce
+from shared.messages import Switches
 from shared.settings import LimitSettings
 from shared.state import keys
 from shared.state.config import script_config
@@ -55,6 +56,16 @@ class SessionState:
         row = json.dumps({"value": value, "by": by}, ensure_ascii=False)
         expected = "" if expected_version is None else str(expected_version)
         return int(await self._scripts.call("set_fact", session, name, row, expected, by, self._cfg, nonce()))
+
+    async def switches(self, session: str) -> Switches:
+        """How the session goes on; reading them keeps them for as long as the session is used."""
+        key = keys.switches(session)
+        with mapped():
+            fields: dict[str, str] = await self._pipe.execute("HGETALL", key)
+            if fields:
+                await self._pipe.execute("EXPIRE", key, self._limits.session_ttl_s)
+        known = {name: value for name, value in fields.items() if name in Switches.model_fields}
+        return Switches.model_validate(known)
 
     async def todo(self, session: str) -> list[dict[str, JsonValue]]:
         """The to-do list, in order."""

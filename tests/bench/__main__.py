@@ -5,7 +5,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from tests.bench import early, elision, first_token, graph_cost, graphs, hop, llm, memory, overhead, recovery, scaling
+from tests.bench import (
+    early,
+    elision,
+    first_token,
+    graph_cost,
+    graphs,
+    hop,
+    llm,
+    memory,
+    overhead,
+    perf5,
+    perf9,
+    recovery,
+    scaling,
+)
 from tests.bench.report import Stopwatch
 
 
@@ -19,8 +33,10 @@ MEASUREMENTS: dict[str, Callable[[], None]] = {
     "perf2": graphs.measure,
     "perf3": hop.measure,
     "perf4": first_token.measure,
+    "perf5": perf5.measure,
     "perf6": memory.measure,
     "perf8": scaling.measure,
+    "perf9": perf9.measure,
     "early": early.measure,
     "graphcost": graph_cost.measure,
     "dag6": elision.measure,
@@ -28,16 +44,19 @@ MEASUREMENTS: dict[str, Callable[[], None]] = {
     "dur2": recovery.measure,
 }
 
+LONGER: dict[str, Callable[[], None]] = {"perf5full": perf5.measure_full}
+"""Only if they are named."""
+
 
 def main() -> None:
     """Runs what was asked for."""
     wanted = sys.argv[1:] or list(MEASUREMENTS)
-    if unknown := [w for w in wanted if w not in MEASUREMENTS]:
-        sys.exit(f"unknown measurement {unknown[0]}; known are {', '.join(MEASUREMENTS)}")
+    if unknown := [w for w in wanted if w not in MEASUREMENTS | LONGER]:
+        sys.exit(f"unknown measurement {unknown[0]}; known are {', '.join(MEASUREMENTS | LONGER)}")
     total = Stopwatch()
     for name in wanted:
         watch = Stopwatch()
-        MEASUREMENTS[name]()
+        (MEASUREMENTS | LONGER)[name]()
         print(f"{name}: {watch.s:.0f} s", flush=True)
     print(f"bench: {total.s:.0f} s in all", flush=True)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
 
@@ -49,6 +50,12 @@ def cpu_s(pids: Sequence[int]) -> float:
         times = psutil.Process(pid).cpu_times()
         total += times.user + times.system
     return total
+
+
+def waited_s(pid: int) -> float:
+    """Seconds that the main thread of a process could have run and had no core, since others had them."""
+    _, waited_ns, _ = Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()
+    return int(waited_ns) / 1e9
 
 
 def pss_mb(pid: int) -> float:

@@ -15,7 +15,7 @@ from ops.rehearsal.wire import Wire
 from ops.rehearsal.wire_anthropic import AnthropicWire
 from ops.rehearsal.wire_openai import OpenAIWire
 from shared.contract import Effect, NodeResult, NodeState
-from shared.entries import Event, Node, NodeEnded, RunEnded, Stored, UserMessage, decode
+from shared.entries import Event, FactSet, Node, NodeEnded, RunEnded, Stored, UserMessage, decode
 from shared.errors import CapatazError
 from shared.fold import SessionFold
 from shared.llm.check import repair
@@ -30,6 +30,8 @@ from tests.chaos.tools import EFFECTS
 
 WIRES: dict[str, Wire] = {"openai": OpenAIWire(), "anthropic": AnthropicWire()}
 NEVER_STARTED = (NodeState.SKIPPED, NodeState.REFUSED, NodeState.DENIED)
+FINAL = ("run.finished", "run.failed", "subagent.finished")
+WRITES = ("chaos_write", "chaos_ask")
 NOBODY = ("no_worker", "not_taken")
 """Codes of failures that say that no worker ever took the node."""
 
@@ -105,9 +107,7 @@ def answers(world: World, sent: Sequence[Sent], client: redis.Redis) -> list[str
 
 def _ends(world: World) -> list[str]:
     wrong = []
-    final = Counter(
-        e.run for events in world.events.values() for e in events if e.type in ("run.finished", "run.failed")
-    )
+    final = Counter(e.run for events in world.events.values() for e in events if e.type in FINAL)
     ended = Counter(e.run for log in world.logs.values() for e in log if isinstance(e.value, RunEnded))
     opened = Counter(e.run for log in world.logs.values() for e in log if isinstance(e.value, UserMessage))
     for run, row in world.runs.items():
@@ -152,7 +152,7 @@ def effects(world: World, hurt: Collection[int]) -> list[str]:
                 wrong.append(
                     f"node {node.node} has an unknown outcome, but its worker {workers.get(node.node)} was left alone"
                 )
-        if node.tool == "chaos_write":
+        if node.tool in WRITES:
             wrong += _count(node, result, done[node.node])
     wrong += [f"a write of an unknown node {node}" for node in done if node not in known]
     return wrong
@@ -173,7 +173,27 @@ def histories(world: World) -> list[str]:
     """Every session's history is one that providers of both dialects accept, without repairs."""
     wrong = []
     for session, log in world.logs.items():
-        wrong += [f"session {session}: {problem}" for problem in history_problems(SessionFold.of(log).messages)]
+        fold = SessionFold.of(log)
+        wrong += [f"session {session}: {problem}" for problem in history_problems(fold.messages)]
+        for run in (r for r in fold.runs.values() if r.message is not None and r.message.parent):
+            problems = history_problems(fold.conversation(run.run).messages)
+            wrong += [f"session {session}, subagent {run.run}: {problem}" for problem in problems]
+    return wrong
+
+
+def facts(world: World) -> list[str]:
+    """No update of a shared fact is lost: each adds one, so its value is its version; and what is done was added."""
+    wrong = []
+    for session, log in world.logs.items():
+        values = [e.value for e in log]
+        versions = {v.version: v.row["value"] for v in values if isinstance(v, FactSet)}
+        if versions != {n: n for n in range(1, len(versions) + 1)}:
+            wrong.append(f"session {session}: versions and values of the fact are {versions}")
+        nodes = {v.node: v.tool for v in values if isinstance(v, Node)}
+        ends = [v for v in values if isinstance(v, NodeEnded) and nodes.get(v.node) == "chaos_add"]
+        done = sum(v.result.state is NodeState.DONE for v in ends)
+        if not done <= len(versions) <= len(ends):
+            wrong.append(f"session {session}: {done} of {len(ends)} additions are done, the fact has {len(versions)}")
     return wrong
 
 
@@ -230,6 +250,7 @@ def leftovers(client: redis.Redis) -> list[str]:
     for name, count in (
         ("inbox entries", client.xlen(keys.inbox())),
         ("active runs", client.scard(keys.ACTIVE)),
+        ("parked runs", client.zcard(keys.PARKED)),
         ("runnable sessions", client.zcard(keys.RUNNABLE)),
         ("archive entries", client.zcard(keys.ARCHIVE)),
     ):
@@ -238,6 +259,8 @@ def leftovers(client: redis.Redis) -> list[str]:
     for key in map(str, client.scan_iter(f"{keys.PREFIX}*", count=1000)):
         if key.endswith((":mail", ":queue")) and client.llen(key):
             wrong.append(f"{key} holds {client.lrange(key, 0, -1)}")
+        elif key.endswith(":waits"):
+            wrong.append(f"{key} still holds {client.hkeys(key)}")
         elif key.endswith(":ledger"):
             row: Any = client.hgetall(key)
             open_rows = [f for f, v in row.items() if f.endswith(":s") and not NodeState(v).terminal]

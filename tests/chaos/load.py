@@ -23,7 +23,7 @@ from shared.state import keys
 
 RESEND_S = 0.3
 POLL_S = 0.2
-KINDS = ("mix", "mix", "chain", "long", "talk")
+KINDS = ("mix", "mix", "chain", "long", "talk", "team", "team", "ask")
 
 
 @dataclass
@@ -47,8 +47,9 @@ class Submitter:
         self._lock = threading.Lock()
         self.sent: list[Sent] = []
 
-    def message(self, session: str, text: str, tools: str = "chaos", **fields: Any) -> Sent:
+    def message(self, session: str, text: str, tools: str = "chaos", agent: str = "lead", **fields: Any) -> Sent:
         """Sends a message; returns when it is accepted."""
+        fields["agent"] = agent
         sent = self._keep(Sent("message", nonce(), session, text))
         self.again(sent, tools, **fields)
         return sent
@@ -62,6 +63,13 @@ class Submitter:
         """Asks for the end of the session's active run, if it has one."""
         sent = self._keep(Sent("cancel", nonce(), session))
         control = Control(kind="cancel", session=session)
+        self._until_accepted(sent, lambda name: as_fields(control.model_copy(update={"reply_to": name})))
+        return sent
+
+    def decide(self, node: str, allow: bool) -> Sent:
+        """Says yes or no to a node that waits for approval."""
+        sent = self._keep(Sent("decide", nonce(), node))
+        control = Control(kind="approve" if allow else "deny", node=node)
         self._until_accepted(sent, lambda name: as_fields(control.model_copy(update={"reply_to": name})))
         return sent
 
@@ -93,6 +101,43 @@ class Submitter:
                 return all(pipe.execute())
         except redis.RedisError:
             return False
+
+
+class Approver:
+    """A person who looks now and then what waits for approval, and says yes to most of it, until told to stop."""
+
+    def __init__(self, submitter: Submitter, url: str, seed: int) -> None:
+        self._submitter = submitter
+        self._url = url
+        self._rng = random.Random(seed)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="approver")
+
+    def __enter__(self) -> Approver:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        decided: set[str] = set()
+        while not self._stop.wait(POLL_S):
+            for node in self._waiting() - decided:
+                self._submitter.decide(node, self._rng.random() < 0.7)
+                decided.add(node)
+
+    def _waiting(self) -> set[str]:
+        try:
+            with plain_client(self._url) as client:
+                sessions: Any = client.zrange(keys.SESSIONS, 0, -1)
+                pipe = client.pipeline(transaction=False)
+                for session in sessions:
+                    pipe.hkeys(keys.waits(session))
+                return set(itertools.chain.from_iterable(pipe.execute()))
+        except redis.RedisError:
+            return set()
 
 
 def replies(client: redis.Redis, names: Sequence[str]) -> list[dict[str, Any]]:

@@ -57,6 +57,24 @@ RULES: list[dict[str, Any]] = [
     answer("long", 1, stream_ms=800),
     # No calls.
     answer("talk", 0, f"hello {UID}, " + "this answer takes its time " * 8, stream_ms=1200),
+    # A team: two subagents and their parent write, and count up a fact of all of them.
+    turn(
+        "team",
+        0,
+        call("agent_helper", task=f"part {UID}x"),
+        call("agent_helper", task=f"part {UID}y"),
+        call("chaos_add", tag=f"{UID}-t"),
+        write("w1", 0.2),
+    ),
+    turn("team", 1, call("chaos_add", tag=f"{UID}-u")),
+    answer("team", 2),
+    turn("part", 0, call("chaos_add", tag=f"{UID}-a"), write("w1", 0.3), look("a", 0.2)),
+    turn("part", 1, call("chaos_add", tag=f"{UID}-b"), call("chaos_add", tag=f"{UID}-c")),
+    answer("part", 2, f"part {UID} is done"),
+    # What has to be asked for, and a wait.
+    turn("ask", 0, call("chaos_ask", tag=f"{UID}-q1", seconds=0.2), look("a"), call("wait", seconds=0.5)),
+    turn("ask", 1, call("chaos_ask", tag=f"{UID}-q2")),
+    answer("ask", 2),
     # What a steering message asks for.
     turn("also", 0, write("w1", 0.1)),
     answer("also", 1),

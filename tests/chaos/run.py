@@ -14,7 +14,7 @@ from shared.contract import NodeState
 from shared.entries import NodeEnded, RunEnded
 from shared.state import keys
 from tests.chaos import check
-from tests.chaos.load import Submitter, Users, plain_client
+from tests.chaos.load import Approver, Submitter, Users, plain_client
 from tests.chaos.model import RULES
 from tests.chaos.monkey import Monkey, schedule
 from tests.support.model_server import ModelServer
@@ -26,6 +26,8 @@ ENV = {
     "CAPATAZ_ROUTING__ENCODER": "off",
     "CAPATAZ_PLAYBOOK__ENABLED": "false",  # the learner's runs would only blur the counts
     "CAPATAZ_WORKFLOWS__CRON": '{"daily-brief": ""}',
+    "CAPATAZ_COORDINATOR__AGENTS_DIR": str(Path(__file__).with_name("agents")),
+    "CAPATAZ_PERMISSIONS__RULES": '[{"action": "ask", "tools": ["chaos_ask"]}]',
     "CAPATAZ_LIMITS__REPLY_TTL_S": "86400",
     "CAPATAZ_LIMITS__EVENTS_KEPT": "1000000",
 }
@@ -61,11 +63,13 @@ def _play(system: System, model: ModelServer, seed: int, seconds: float, users: 
     submitter = Submitter(lambda: plain_client(system.redis_url))
     load = Users(submitter, seed, users)
     monkey = Monkey(system, schedule(seed, seconds))
-    load.start()
-    try:
-        monkey.play()
-    finally:
-        load.stop()
+    with Approver(submitter, system.redis_url, seed):
+        load.start()
+        try:
+            monkey.play()
+        finally:
+            load.stop()
+        wait_for_rest(system, submitter)
     return judge(system, model, submitter, monkey)
 
 
@@ -78,6 +82,7 @@ def judge(system: System, model: ModelServer, submitter: Submitter, monkey: Monk
             *check.answers(world, submitter.sent, client),
             *check.effects(world, monkey.hurt),
             *check.histories(world),
+            *check.facts(world),
             *check.leftovers(client),
             *check.archived(world, f"sqlite:///{system.folder}/data/capataz.db"),
             *(f"the model refused a request: {r.body}"[:500] for r in model.requests if r.reply is None),
@@ -98,8 +103,9 @@ def wait_for_rest(system: System, submitter: Submitter, timeout_s: float = SETTL
 def _idle(client: redis.Redis) -> bool:
     pipe = client.pipeline(transaction=False)
     pipe.xlen(keys.inbox())
-    for count, key in ((pipe.scard, keys.ACTIVE), (pipe.zcard, keys.RUNNABLE), (pipe.zcard, keys.ARCHIVE)):
-        count(key)
+    pipe.scard(keys.ACTIVE)
+    for key in (keys.PARKED, keys.RUNNABLE, keys.ARCHIVE):
+        pipe.zcard(key)
     return not any(pipe.execute())
 
 
@@ -110,6 +116,8 @@ def _counts(world: check.World, submitter: Submitter, monkey: Monkey) -> dict[st
         "sent": len(submitter.sent),
         "doubtful": sum(len(s.doubtful) for s in submitter.sent),
         "runs": len(world.runs),
+        "subagents": sum("parent" in row for row in world.runs.values()),
+        "decided": sum(s.kind == "decide" for s in submitter.sent),
         **{state: ends[state] for state in ("ended", "failed", "cancelled")},
         "writes": sum(line.kind == "write" for line in world.lines),
         **{f"node {state.value}": nodes[state] for state in NodeState if nodes[state]},

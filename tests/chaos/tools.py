@@ -17,7 +17,7 @@ from typing import Annotated
 from pydantic import Field, JsonValue
 
 from shared.contract import Effect
-from shared.errors import ModelError
+from shared.errors import ModelError, StateConflict
 from workers.context import ToolContext
 from workers.declare import tool
 from workers.workflows.define import Inputs, Steps, step, workflow
@@ -25,6 +25,8 @@ from workers.workflows.define import Inputs, Steps, step, workflow
 EFFECTS = "effects.log"
 GATES = "gates"
 ORDERS = "orders.db"
+TOTAL = "total"
+"""The fact that `chaos_add` counts up."""
 
 Tag = Annotated[str, Field(description="What to call this run")]
 Gate = Annotated[str, Field(description="Go on once this gate is open")]
@@ -84,6 +86,31 @@ async def chaos_write(
     await asyncio.sleep(seconds)
     await _held(ctx, after, "waits")
     return {"tag": tag, "value": value}
+
+
+@tool(group="chaos", effect=Effect.WRITE, timeout_s=30)
+async def chaos_ask(ctx: ToolContext, tag: Tag, seconds: float = 0.0) -> JsonValue:
+    """Writes a line, and is only allowed after asking."""
+    _line(ctx, "write", tag)
+    await asyncio.sleep(seconds)
+    return {"tag": tag}
+
+
+@tool(group="chaos", effect=Effect.WRITE, timeout_s=30)
+async def chaos_add(ctx: ToolContext, tag: Tag) -> JsonValue:
+    """Adds one to a fact that all agents of the session share, by compare-and-set."""
+    state = ctx.services.state
+    while True:
+        fact = (await state.facts(ctx.session)).get(TOTAL)
+        value, version = (fact.value, fact.version) if fact else (0, 0)
+        assert isinstance(value, int)
+        await asyncio.sleep(0)
+        try:
+            await state.set_fact(ctx.session, TOTAL, value + 1, version, ctx.node)
+        except StateConflict:
+            continue
+        _line(ctx, "add", tag)
+        return {"tag": tag, "total": value + 1}
 
 
 def _orders(ctx: ToolContext) -> sqlite3.Connection:

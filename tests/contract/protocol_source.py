@@ -151,8 +151,8 @@ def _lua_fields(text: str, start: int) -> tuple[str, ...]:
 
 
 def lua_error_codes() -> set[str]:
-    """Codes that the routing script answers with."""
-    text = lua("route")
+    """Codes with which messages are refused, when they are routed or when their turn comes."""
+    text = lua("route") + lua("claim_runs")
     return set(re.findall(r"\brefuse\(d, '(\w+)'", text)) | set(re.findall(r"error = \{ code = '(\w+)'", text))
 
 

@@ -34,6 +34,9 @@ DOC = source.ROOT / "PROTOCOL.md"
 VALUES: dict[str, type[BaseModel]] = {
     "Message": messages.Message,
     "Control": messages.Control,
+    "Command": messages.Command,
+    "ForkParams": messages.ForkParams,
+    "Switches": messages.Switches,
     "Budget": messages.Budget,
     "Attachment": messages.Attachment,
     "Reply": messages.Reply,
@@ -152,7 +155,7 @@ def test_every_log_entry_type_is_documented() -> None:
 
 
 def test_entry_kinds() -> None:
-    expected = [(k, v.__name__) for v in (messages.Message, messages.Control) for k in _kinds(v)]
+    expected = [(k, v.__name__) for v in (messages.Message, messages.Control, messages.Command) for k in _kinds(v)]
     assert [(row["kind"], row["fields"]) for row in table("Kinds of entry")] == expected
 
 
@@ -280,7 +283,9 @@ def test_error_codes() -> None:
     expected = {
         "entry": source.python_error_codes("shared/messages.py", "coordinator/inbox.py"),
         "routing": source.lua_error_codes() - {"cancelled"},
-        "run": source.python_error_codes("coordinator/loop/ending.py", "coordinator/loop/workflow.py"),
+        "run": source.python_error_codes(
+            "coordinator/loop/ending.py", "coordinator/loop/workflow.py", "coordinator/restore.py"
+        ),
     }
     operator = operator_codes()
     documented: dict[str, set[str]] = {}

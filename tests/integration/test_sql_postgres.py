@@ -28,13 +28,24 @@ from tests.unit.sql import (
     test_notes,
     test_playbook,
     test_reminders,
+    test_retention,
     test_runs,
     test_schema,
 )
 
 pytestmark = pytest.mark.integration
 
-for _module in (test_archive, test_artifacts, test_notes, test_playbook, test_reminders, test_runs, test_schema):
+_MODULES = (
+    test_archive,
+    test_artifacts,
+    test_notes,
+    test_playbook,
+    test_reminders,
+    test_retention,
+    test_runs,
+    test_schema,
+)
+for _module in _MODULES:
     for _name, _value in vars(_module).items():
         if _name.startswith("test_") and "db" in inspect.signature(_value).parameters:  # they get this module's `db`
             globals()[f"{_module.__name__.rpartition('.')[2]}_{_name}"] = _value

@@ -186,8 +186,8 @@ def test_what_was_offered_stays_as_far_as_it_was_chosen() -> None:
             Offered(layer="explicit", groups=("files",), tools=("file_read",)),
         )
     )
-    assert list(fold.offered_groups) == ["notes"]
-    assert list(fold.offered_tools) == ["web_fetch"]
+    assert list(fold.conversation("").offered_groups) == ["notes"]
+    assert list(fold.conversation("").offered_tools) == ["web_fetch"]
     assert list(fold.run("r1").offered) == ["note_save", "web_fetch", "x", "file_read"]
 
 

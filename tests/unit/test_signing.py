@@ -65,6 +65,8 @@ CHANGES: dict[str, Any] = {
     "effect": Effect.WRITE,
     "not_after_ms": 1001,
     "timeout_s": 6.0,
+    "agent_path": ["default"],
+    "approval": "a1",
     "signature": "0" * 64,
 }
 

@@ -1,6 +1,7 @@
 """The execution envelope: what happens around every tool call, whatever the tool.
 
-check the signature -> claim the ledger row -> validate -> run before the deadline -> compress and cap -> end the row.
+check the signature -> claim the ledger row -> judge by the rules -> validate -> run before the deadline -> compress and
+cap -> end the row.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from shared.signing import canonical_json, verified
 from shared.state.nodes import NodeLedger
 from workers.context import Services, ToolContext
 from workers.declare import Registry, Tool, ToolOutput
-from workers.envelope import results
+from workers.envelope import gate, results
 
 log = structlog.get_logger(__name__)
 
@@ -118,6 +119,14 @@ class Envelope:
         tool = self._registry.get(order.tool)
         if tool is None:
             return results.unknown_tool(order.tool)
+        if (refused := gate.refused(self._settings.permissions, tool.spec, order)) is not None:
+            log.warning(
+                "call denied by the rules of this worker's settings, which its coordinator let through",
+                node=order.node,
+                tool=order.tool,
+                told=refused.text,
+            )
+            return refused
         if tool.spec.effect is Effect.WRITE and not await self._ledger.may_start(order, claim.attempt):
             raise asyncio.CancelledError
         now_ms = int(time.time() * 1000)

@@ -1,5 +1,7 @@
+#!lua flags=allow-oom
 -- append: one change of a run by its owner: log entries, ledger rows, node ends, events, mail read.
--- keys: run:<rid>, :ledger, :mail; session:<sid>:log, :events; coordinator:<cid>
+-- keys: run:<rid>, :ledger, :mail; session:<sid>:log, :events, :waits; coordinator:<cid>;
+--       run:<rid>, :mail; runs:active; runs:parked; runs:recent; coordinators; coordinator:<cid>; hints:<cid>
 -- ARGV: 1 run, 2 cid, 3 nonce, 4 sequence, 5 body JSON, 6 cfg JSON
 -- returns: JSON array of log ids; the stored one if this sequence was applied before
 local run, cid, nonce, seq = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])

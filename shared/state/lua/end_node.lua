@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- end_node: a worker ends a row that it claimed. The first terminal state wins.
--- keys: run:<rid>, :ledger; session:<sid>:log, :events; hints:<cid>
+-- keys: run:<rid>, :ledger; session:<sid>:log, :events, :waits; hints:<cid>
 -- ARGV: 1 wid/nonce, 2 run, 3 node, 4 attempt, 5 state, 6 result JSON, 7 log JSON, 8 event JSON, 9 cfg JSON
 -- returns: 'ok', 'again' (it ended with this very claim before), or 'lost'
 local who, run, node, attempt = ARGV[1], ARGV[2], ARGV[3], ARGV[4]

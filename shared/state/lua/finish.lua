@@ -1,11 +1,13 @@
 #!lua flags=allow-oom
--- finish: the end of a run: last entries, event, replies, slot, next message, follow-up, archive due.
--- keys: run:<rid>, :replies, :mail, :ledger; session:<sid>, :queue, :log, :events; reply:*; runnable; runs:active; archive; coordinator:<cid>
+-- finish: the end of a run: last entries, event, replies, slot, next message, follow-up, archive due. The run of a
+-- subagent has no slot; its end is the end of the node that waits for it.
+-- keys: run:<rid>, :replies, :mail, :ledger; session:<sid>, :queue, :log, :events, :waits, :facts, :todo, :settings; reply:*; runnable;
+--       runnable:<principal>; turns; waiting:<principal>; runs:active; runs:active:<principal>; runs:parked; runs:recent; archive; coordinator:<cid>; coordinators; hints:<cid>
 -- ARGV: 1 run, 2 cid, 3 nonce, 4 sequence, 5 body JSON (as append, with reply, force, follow_up), 6 cfg JSON
 -- returns: 'ended', or 'mail' (nothing was done: mail arrived that must be read first)
 local run, cid, nonce, seq = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local rkey = P .. 'run:' .. run
-local stored = redis.call('HMGET', rkey, 'seq', 'session', 'state', 'owner', 'nonce', 'principal')
+local stored = redis.call('HMGET', rkey, 'seq', 'session', 'state', 'owner', 'nonce', 'principal', 'parent', 'node')
 if stored[3] == 'ended' and tonumber(stored[1]) == seq and stored[4] == cid and stored[5] == nonce then
   return 'ended'
 end
@@ -22,9 +24,18 @@ end
 local sid, at = stored[2], now_ms()
 apply_body(cfg, sid, run, body, at)
 redis.call('HSET', rkey, 'state', 'ended', 'seq', seq, 'reply', body.reply, 'ended', at)
-redis.call('HDEL', P .. 'session:' .. sid, 'active')
+if body.up then
+  local parent, up = stored[7], body.up
+  settle(cfg, sid, parent, stored[8], up.state, up.result, up.log, up.event, at)
+  wake(parent, at)
+  hint(redis.call('HGET', P .. 'run:' .. parent, 'owner'), 'node', parent, stored[8])
+else
+  redis.call('HDEL', P .. 'session:' .. sid, 'active')
+  keep_session(cfg, sid)
+end
 redis.call('HSET', P .. 'session:' .. sid, 'updated', at)
 redis.call('SREM', P .. 'runs:active', run)
+redis.call('SREM', P .. 'runs:active:' .. stored[6], run)
 for _, name in ipairs(redis.call('SMEMBERS', rkey .. ':replies')) do
   push_reply(cfg, name, body.reply)
 end
@@ -33,15 +44,16 @@ for _, suffix in ipairs({ '', ':replies', ':ledger' }) do
   redis.call('EXPIRE', rkey .. suffix, cfg.run_ttl_s)
 end
 redis.call('ZADD', P .. 'archive', at, run)
-redis.call('EXPIRE', P .. 'session:' .. sid, cfg.session_ttl_s)
 local f = body.follow_up
 if f and redis.call('LLEN', P .. 'session:' .. f.session .. ':queue') < cfg.session_queue then
   redis.call('HSETNX', P .. 'session:' .. f.session, 'owner', stored[6])
   redis.call('HSET', P .. 'run:' .. f.run, 'state', 'queued', 'session', f.session, 'principal', stored[6],
     'created', at, 'seq', 0)
+  redis.call('ZADD', P .. 'waiting:' .. stored[6], at, f.run)
   redis.call('RPUSH', P .. 'session:' .. f.session .. ':queue', f.payload)
-  redis.call('EXPIRE', P .. 'session:' .. f.session, cfg.session_ttl_s)
+  if (redis.call('HGET', P .. 'session:' .. f.session, 'active') or '') == '' then keep_session(cfg, f.session) end
   redis.call('EXPIRE', P .. 'session:' .. f.session .. ':queue', cfg.session_ttl_s)
+  keep_queued(cfg, f.run)
   mark_runnable(f.session, at)
 end
 mark_runnable(sid, at)

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- review_nodes: the owner looks at its outstanding rows and deals with those whose worker is gone.
--- keys: run:<rid>, :ledger; worker:<wid>; session:<sid>:log, :events; coordinator:<cid>
+-- keys: run:<rid>, :ledger; worker:<wid>; session:<sid>:log, :events, :waits; coordinator:<cid>
 -- ARGV: 1 run, 2 cid, 3 nonce, 4 JSON array of {node, unknown = {result, log, event}, failed = {...}},
 --       5 most claims, 6 cfg JSON
 -- returns: array, per node: planned, running, ended, requeued, missing

@@ -126,6 +126,46 @@ def test_one_that_ignores_sigterm_is_killed_after_its_grace(tmp_path: Path) -> N
     assert [row.state for row in watch.rows] == [State.RUNNING, State.STOPPING, State.STOPPED]
 
 
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_replaced_one_is_started_anew_and_the_reason_told(tmp_path: Path, paused: bool) -> None:
+    """A paused process is woken to hear that it shall end."""
+
+    async def steps(child: Child, watch: Watch) -> None:
+        first = await watch.until(lambda row: row.state is State.RUNNING)
+        assert first.pid is not None
+        if paused:
+            os.kill(first.pid, signal.SIGSTOP)
+        await child.replace("lived without a heartbeat")
+        await watch.until(lambda row: row.state is State.RUNNING and row.pid != first.pid)
+        assert _gone(first.pid)
+
+    watch = _run(tmp_path, _spec(_SLEEP), steps)
+    assert State.REPLACING in [row.state for row in watch.rows]
+    [told] = [row.note for row in watch.rows if row.state is State.BACKING_OFF]
+    assert told.startswith("lived without a heartbeat; again in")
+
+
+def test_a_replaced_one_that_does_not_hear_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "REPLACE_GRACE_S", 0.2)
+    fifo = tmp_path / "deaf"
+    os.mkfifo(fifo)
+    stubborn = (
+        "import signal, time, pathlib; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+        f"pathlib.Path({str(fifo)!r}).write_text('deaf now'); time.sleep(600)"
+    )
+
+    async def steps(child: Child, watch: Watch) -> None:
+        row = await watch.until(lambda row: row.state is State.RUNNING)
+        await asyncio.to_thread(fifo.read_text)
+        await child.replace("stuck")
+        await watch.until(lambda one: one.state is State.RUNNING and one.pid != row.pid)
+        assert row.pid is not None
+        assert _gone(row.pid)
+        await asyncio.to_thread(fifo.read_text)  # the new one is up: it may be stopped
+
+    _run(tmp_path, _spec(stubborn, grace_s=0.2), steps)
+
+
 def test_stop_right_after_start_leaves_nothing(tmp_path: Path) -> None:
     async def steps(child: Child, watch: Watch) -> None:
         return None

@@ -69,7 +69,22 @@ _JSON = st.recursive(
     max_leaves=5,
 )
 _KEYS = st.sampled_from(
-    ["text", "node", "tool", "args", "state", "error", "groups", "worker", "started_ms", "ended_ms", "x"]
+    [
+        "text",
+        "node",
+        "tool",
+        "args",
+        "state",
+        "error",
+        "groups",
+        "options",
+        "path",
+        "allowed",
+        "worker",
+        "started_ms",
+        "ended_ms",
+        "x",
+    ]
 )
 
 

@@ -16,7 +16,15 @@ from ops.supervisor.report import LineReporter
 from ops.supervisor.run_file import RunInfo
 from ops.supervisor.supervisor import Options, Supervisor
 from shared.errors import OperatorError
-from shared.settings import DataSettings, FlowerSettings, ModelSettings, RedisSettings, Settings, WorkspaceSettings
+from shared.settings import (
+    DataSettings,
+    FlowerSettings,
+    ModelSettings,
+    RedisSettings,
+    Settings,
+    SupervisorSettings,
+    WorkspaceSettings,
+)
 from shared.state.connection import connect_sync
 
 pytestmark = pytest.mark.integration
@@ -129,6 +137,26 @@ def test_a_killed_redis_comes_back_at_the_same_address_with_its_data(settings: S
                 await asyncio.sleep(0.02)
 
     asyncio.run(_with_system(settings, steps))
+
+
+@pytest.mark.parametrize("role", ["worker", "coordinator"])
+def test_a_paused_process_is_replaced(settings: Settings, notes: Path, role: str) -> None:
+    """It lives, so its end is not to be waited for; its heartbeat is missed."""
+    impatient = settings.model_copy(update={"supervisor": SupervisorSettings(stuck_s=0.5)})
+
+    async def steps(supervisor: Supervisor, info: RunInfo) -> None:
+        child = next(one for one in supervisor.children if one.spec.role == role)
+        first = child.row.pid
+        assert first is not None
+        os.kill(first, signal.SIGSTOP)
+        while child.row.pid in (first, None):  # noqa: ASYNC110 - bounded by the caller
+            await asyncio.sleep(0.02)
+        assert child.row.restarts == 1
+
+    printed = asyncio.run(_with_system(impatient, steps))
+    [line] = [line for line in printed.splitlines() if "backing off" in line]
+    assert line.startswith(f"{role}-1")
+    assert "lived without a heartbeat" in line
 
 
 def _has_log(url: str) -> bool:

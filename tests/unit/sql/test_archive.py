@@ -1,7 +1,9 @@
+from functools import partial
+
 import pytest
 
 from shared.errors import UserError
-from shared.sql import Database, archive
+from shared.sql import Database, archive, sessions
 from shared.sql.archive import ArchivedEntry
 
 
@@ -60,3 +62,10 @@ def test_ids_that_no_stream_gives_are_refused_and_nothing_is_stored(db: Database
 def test_stream_fields_go_there_and_back() -> None:
     fields = {"t": "steer", "v": "2", "run": "r9", "d": '{"text":"añil","n":[1,2.5,null]}'}
     assert ArchivedEntry.from_stream("7-1", fields).to_stream() == fields
+
+
+def test_owners_of_those_sessions_that_are_there(db: Database) -> None:
+    for session, owner in (("s", "ana"), ("t", "eva"), ("u", "eva")):
+        db.run_sync(partial(sessions.ensure, session=session, principal=owner, now_ms=1))
+    assert db.run_sync(lambda c: archive.owners(c, ["s", "t", "unknown"])) == {"s": "ana", "t": "eva"}
+    assert db.run_sync(lambda c: archive.owners(c, [])) == {}

@@ -5,7 +5,7 @@ import pytest
 
 from shared.artifacts import Artifact, ArtifactStore, SqlArtifacts, content_handle
 from shared.errors import ModelError
-from shared.sql import Database
+from shared.sql import Database, retention
 
 
 class Clock:
@@ -21,6 +21,10 @@ def put(store: ArtifactStore, data: bytes, who: str = "ana", media_type: str = "
 
 def get(store: ArtifactStore, handle: str, who: str = "ana") -> Artifact:
     return asyncio.run(store.get(who, handle))
+
+
+def purge(db: Database, clock: Clock) -> int:
+    return db.run_sync(lambda conn: retention.expired_artifacts(conn, int(clock() * 1000), 10))
 
 
 def test_a_value_comes_back_by_its_content_handle(db: Database) -> None:
@@ -64,14 +68,14 @@ def test_values_expire_and_are_purged_unless_put_again(db: Database) -> None:
     put(store, b"kept")
     clock.now += 6
     put(store, b"renewed")
-    assert asyncio.run(store.purge()) == 0
+    assert purge(db, clock) == 0
     clock.now += 5
     with pytest.raises(ModelError, match="expired"):
         get(store, old)
-    assert asyncio.run(store.purge()) == 1
+    assert purge(db, clock) == 1
     assert get(store, renewed).data == b"renewed"
     clock.now += 100
-    assert asyncio.run(store.purge()) == 1
+    assert purge(db, clock) == 1
     assert get(store, kept).data == b"kept"
 
 

@@ -8,7 +8,16 @@ from shared.errors import StateConflict, UserError
 from shared.sql import Database, runs, sessions
 from shared.sql.runs import Run, RunState
 
-RUN = Run(id="r1", session="s", principal="ana", agent="main", epoch="e1", created_ms=1000, question="¿Qué?")
+RUN = Run(
+    id="r1",
+    session="s",
+    principal="ana",
+    agent="main",
+    epoch="e1",
+    created_ms=1000,
+    question="¿Qué?",
+    replies=("a", "b"),
+)
 END = replace(
     RUN,
     state=RunState.ENDED,
@@ -59,6 +68,16 @@ def test_runs_of_another_epoch_are_closed_once_as_lost(db: Database) -> None:
     assert (lost.state, lost.ended_ms, lost.error_code) == (RunState.LOST, 5000, "lost")
     assert db.run_sync(lambda c: runs.get_run(c, "r3", "ana")) == ended
     assert db.run_sync(lambda c: runs.running_runs(c, not_epoch="e2")) == []
+    assert db.run_sync(lambda c: runs.running_runs(c, session="s")) == [present]
+    assert db.run_sync(lambda c: runs.running_runs(c, session="t")) == []
+
+
+def test_an_end_keeps_who_waits_for_the_answer(db: Database) -> None:
+    db.run_sync(lambda c: runs.start_run(c, RUN))
+    db.run_sync(lambda c: runs.end_run(c, replace(END, replies=())))
+    found = db.run_sync(lambda c: runs.get_run(c, "r1", "ana"))
+    assert found is not None
+    assert found.replies == ("a", "b")
 
 
 def test_a_real_end_overrules_lost(db: Database) -> None:
