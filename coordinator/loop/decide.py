@@ -103,7 +103,7 @@ def decide(run: RunFold, limits: Limits, age_s: float) -> Action:
     if run.open_nodes:
         return Collect(tuple(run.open_nodes))
     forced = _forced(run)
-    if run.last == Assistant.T:
+    if run.last == Assistant.T and not run.assistants[-1].message.calls:
         return _after_answer(run, forced)
     if forced:
         return CallModel(forced=True)

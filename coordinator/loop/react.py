@@ -346,7 +346,7 @@ class ReactRun:
         stop_loops(plan, self._loop_guard(), self._handle.run)
         await self._handle.commit(self._change(answer, plan, step, forced))
         if plan.nodes and not self._handle.run.open_nodes:
-            self._observe(self._handle.run.assistants[-1])  # all of them were refused
+            await self._collect()  # all of them were refused, or had been started early and are done
 
     def _change(self, answer: Answer, plan: Plan, step: int, forced: bool) -> Change:
         completion, choice, usage = answer.completion, answer.choice, answer.usage

@@ -24,6 +24,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple
 
 from shared.client import Client
+from shared.state import keys
 from tests.bench import stream_reader, stream_source
 from tests.bench.report import cpu_s, line, p95_ms, pss_mb, waited_s
 from tests.bench.stream_reader import Report
@@ -103,6 +104,7 @@ class _Bench:
 
     def play(self, sessions: int, seconds: int) -> Load:
         """Raises RuntimeError if a run failed."""
+        self._rest()
         self._round += 1
         name, tokens = f"r{self._round}", seconds * RATE
         names = [f"{name}-{n}" for n in range(sessions)]
@@ -127,6 +129,12 @@ class _Bench:
             raise RuntimeError(f"{report.failed} of {sessions} runs failed")
         percent = {name: (after[name] - before[name]) / took * 100 for name in after}
         return Load(sessions, report, behind * 1000, percent, memory)
+
+    def _rest(self) -> None:
+        """Returns when nothing of the round before is left to do: copying its runs to SQL takes longer than they."""
+        with self._system.client() as client:
+            while client.zcard(keys.ARCHIVE) or client.scard(keys.ACTIVE):
+                time.sleep(0.1)
 
 
 def _used(pids: dict[str, int]) -> dict[str, float]:

@@ -188,3 +188,8 @@ def test_only_the_last_answer_counts_with_the_pieces_in_front_of_it() -> None:
     assert answer_text(run_of(says("first"), says("half ", Finish.LENGTH), says("whole"))) == "half whole"
     assert answer_text(run_of(asks("a"), says("after the tool"))) == "after the tool"
     assert answer_text(run_of()) == ""
+
+
+def test_results_that_were_there_before_their_message_are_results() -> None:
+    run = run_of(node("a"), done("a"), asks("a"))
+    assert decide(run, LIMITS, 0.0) == CallModel()
