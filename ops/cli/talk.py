@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ops.cli.common import Exit, clean, client, errors, fail, print_json, target
+from ops.cli.prompts import Prompts
 
 if TYPE_CHECKING:
     from ops.cli.show import EventPrinter
@@ -98,15 +99,22 @@ async def converse(
 async def _watch(found: AsyncClient, submitted: Submitted, printer: EventPrinter) -> None:
     """Shows the events of the run that this submission became, to its end."""
     run, agents = "", set[str]()
-    async for event in found.stream(submitted.session, after=_just_before(submitted.entry)):
-        if event.type == "message.accepted" and event.data.get("id") == submitted.id:
-            run = event.run
-        if event.type == "subagent.started" and event.run in (run, *agents):
-            agents.add(str(event.data.get("run")))
-        if run and event.run in (run, *agents):
-            printer.show(event)
-            if event.run == run and event.type in ("run.finished", "run.failed"):
-                return
+    prompts = Prompts(found, printer) if sys.stdin.isatty() and sys.stdout.isatty() else None
+    try:
+        async for event in found.stream(submitted.session, after=_just_before(submitted.entry)):
+            if event.type == "message.accepted" and event.data.get("id") == submitted.id:
+                run = event.run
+            if event.type == "subagent.started" and event.run in (run, *agents):
+                agents.add(str(event.data.get("run")))
+            if run and event.run in (run, *agents):
+                printer.show(event)
+                if prompts is not None:
+                    prompts.see(event)
+                if event.run == run and event.type in ("run.finished", "run.failed"):
+                    return
+    finally:
+        if prompts is not None:
+            prompts.close()
 
 
 def _just_before(entry: str) -> str:
