@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -75,6 +76,8 @@ class Coordinator:
         self._room = asyncio.Event()
         self._taking = asyncio.Lock()
         """Held while runs are taken: a claim whose answer is on its way must not look like a run that was lost."""
+        self._put_off: dict[str, None] = {}
+        """Runs that this process was asked to take when it could not; they go before messages that have not begun."""
         self._swept_archive = 0.0
         self._connected_since = 0.0
         self._state_ok = True
@@ -102,6 +105,11 @@ class Coordinator:
                 self._upkeep_once,
             )
         ]
+        # What is there now stays. Folds of long sessions make many objects that live: the default thresholds would look
+        # through all of them again and again, for half of a fold's time.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(20_000, 20, 50)
         log.info("coordinator ready", coordinator=self.id)
         await self._stopping.wait()
         for job in jobs:
@@ -231,11 +239,10 @@ class Coordinator:
             await self._take(run, dead_owners=settled)
 
     async def _take(self, run: str, *, dead_owners: bool) -> None:
-        """Takes over one run, if it is to be had and there is room."""
-        if len(self._runs) >= self.settings.coordinator.max_runs:
-            return
+        """Takes over one run, if it is to be had; later, if there is no room or it is about to be parked here."""
         async with self._taking:
-            if run in self._runs.runs:
+            if run in self._runs.runs or len(self._runs) >= self.settings.coordinator.max_runs:
+                self._put_off[run] = None
                 return
             if (lease := await self._state.take_over(run, dead_owners=dead_owners)) is not None:
                 log.info("run taken over", run=run)
@@ -248,6 +255,9 @@ class Coordinator:
         await self._claim()
 
     async def _claim(self) -> None:
+        asked, self._put_off = self._put_off, {}
+        for run in asked:
+            await self._take(run, dead_owners=False)
         while (room := self.settings.coordinator.max_runs - len(self._runs)) > 0:
             async with self._taking:
                 claimed = await self._state.claim(min(room, 50))

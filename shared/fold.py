@@ -272,7 +272,10 @@ class SessionFold:
 
     def run(self, run: str) -> RunFold:
         """The fold of one run, empty if the log has nothing of it."""
-        return self.runs.setdefault(run, RunFold(run))
+        found = self.runs.get(run)
+        if found is None:
+            found = self.runs[run] = RunFold(run)
+        return found
 
     def conversation(self, run: str) -> Conversation:
         """The thread that a run belongs to."""
@@ -306,6 +309,7 @@ class SessionFold:
                 run.nodes[value.node] = value
             case Waiting():
                 run.waiting[value.node] = value
+                run.decided.pop(value.node, None)  # asked about again: what was said was not about this call
             case Decided():
                 run.decided[value.node] = value
                 if value.allowed and value.scope != "once":

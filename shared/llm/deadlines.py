@@ -50,6 +50,7 @@ class Watch:
         self._due = 0.0
         self._waiting: asyncio.Task[object] | None = None
         self._expired = False
+        self._task = asyncio.current_task()
 
     def timeout(self, kind: TimeoutKind) -> Timeout:
         """The error for a deadline that passed."""
@@ -76,7 +77,7 @@ class Watch:
             self._pieces, self._silent = decoder.pieces, 0.0
         before = self._loop.time()
         seconds, kind = self._left(before, decoder)
-        task = asyncio.current_task()
+        task = self._task
         cancelling = task.cancelling() if task is not None else 0
         self._arm(before + seconds, task)
         try:

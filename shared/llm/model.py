@@ -7,6 +7,7 @@ by `Message.origin` and are sent to no other.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -151,13 +152,15 @@ class Completion(Value):
     broken: tuple[BrokenCall, ...] = ()
 
 
-class TextDelta(Value):
+@dataclass(frozen=True, slots=True)
+class TextDelta:
     """A piece of visible text."""
 
     text: str
 
 
-class ThinkingDelta(Value):
+@dataclass(frozen=True, slots=True)
+class ThinkingDelta:
     """A piece of thinking."""
 
     text: str

@@ -45,6 +45,15 @@ class SseParser:
             self._skip_lf = False
             if chunk[:1] == b"\n":
                 chunk = chunk[1:]
+        if (
+            chunk[:6] == b"data: "  # what nearly every read of a stream is: one whole event of one line
+            and chunk.find(b"\n") == len(chunk) - 2
+            and chunk[-1:] == b"\n"
+            and not (self._tail or self._data or self._event or self._at_start)
+            and b"\r" not in chunk
+            and len(chunk) <= self._max
+        ):
+            return [SseEvent("", text)] if (text := chunk[6:-2].decode("utf-8", "replace")).strip() else []
         events: list[SseEvent] = []
         for line in chunk.splitlines(keepends=True):  # on bytes: exactly LF, CRLF and CR
             if line[-1] not in b"\r\n":

@@ -107,9 +107,14 @@ class RunState:
         """The runs of those leases that somebody else has taken over."""
         held = list(leases)
         with mapped():
-            rows = await asyncio.gather(
-                *(self._pipe.execute("HMGET", keys.run(lease.run), "owner", "nonce") for lease in held)
-            )
+            rows = []
+            for at in range(0, len(held), 50):
+                rows += await asyncio.gather(
+                    *(
+                        self._pipe.execute("HMGET", keys.run(lease.run), "owner", "nonce")
+                        for lease in held[at : at + 50]
+                    )
+                )
         pairs = zip(held, rows, strict=True)
         return [lease.run for lease, row in pairs if list(row) != [lease.coordinator, lease.nonce]]
 
@@ -171,7 +176,11 @@ class RunState:
         """Those of the runs whose mailbox is not empty."""
         wanted = list(runs)
         with mapped():
-            counts = await asyncio.gather(*(self._pipe.execute("LLEN", keys.mail(r)) for r in wanted))
+            counts = []
+            for at in range(0, len(wanted), 50):
+                counts += await asyncio.gather(
+                    *(self._pipe.execute("LLEN", keys.mail(r)) for r in wanted[at : at + 50])
+                )
         return [r for r, count in zip(wanted, counts, strict=True) if count]
 
     async def log(self, session: str, after: str = "-") -> list[Stored]:
