@@ -69,6 +69,8 @@ def _play(system: System, model: ModelServer, seed: int, seconds: float, users: 
             monkey.play()
         finally:
             load.stop()
+        for beat in system.others:  # else it begins a run between two looks at what is left
+            system.kill(beat)
         wait_for_rest(system, submitter)
     return judge(system, model, submitter, monkey)
 
