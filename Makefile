@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test lint format bench bench-peers chaos soak clean
+.PHONY: help setup demo up test lint format bench bench-peers bench-injection chaos soak clean
 
 help:
 	@echo "make setup   virtual environment with everything that is needed"
@@ -19,6 +19,7 @@ help:
 	@echo "make chaos   processes and servers die under load (MINUTES=30 SEED=1), and what must hold is checked"
 	@echo "make soak    steady load (MINUTES=30), and what must not grow is watched: memory, connections, keys, files"
 	@echo "make bench-peers   the turn of PERF1 in other engines, which it installs into .bench/"
+	@echo "make bench-injection   what instructions injected into tools' results reach (AgentDojo, installed into .bench/)"
 
 setup: $(STAMP)
 
@@ -56,6 +57,9 @@ bench: setup
 
 bench-peers: setup
 	@$(BIN)/python -m tests.bench.peers
+
+bench-injection: setup
+	@$(BIN)/python -m tests.bench.injection
 
 MINUTES ?= 30
 SEED ?= 1

@@ -73,7 +73,9 @@ class Archiver:
         def write(conn: Connection) -> None:
             if record is not None:
                 runs.end_run(conn, record)
-            archive.append_entries(conn, session, principal, copies, int(time.time() * 1000))
+                archive.add_entries(conn, session, copies)
+            else:
+                archive.append_entries(conn, session, principal, copies, int(time.time() * 1000))
             costs.add(conn, calls)
 
         await self._database.run(write)

@@ -55,6 +55,8 @@ class Handle:
         self.mail.set()  # whatever came before this process took the run
         self._lock = asyncio.Lock()
         self._early: asyncio.Task[list[str]] | None = None
+        self._pledge: asyncio.Future[None] | None = None
+        self._carried: Change | None = None
         self._pending_mail: list[dict[str, Any]] = []
 
     @property
@@ -95,14 +97,37 @@ class Handle:
         self.events.hold(self._early)
         return None
 
+    def carry(self, change: Change) -> None:
+        """Applies a change to the fold, and lets it travel with the next one, or with the end of the run: for what
+        nobody is to act on before that. If this process dies meanwhile, it has not happened."""
+        self._apply(change)
+        self._carried = change.behind(self._carried)
+
+    def pledge(self, work: Awaitable[None]) -> None:
+        """Begins what must be done before anything more of this run is written: changes wait for it and raise its
+        error. If it fails, that ends whatever is raced against a cancel."""
+        self._pledge = asyncio.ensure_future(work)
+        self._pledge.add_done_callback(self._pledged)
+
+    def _pledged(self, pledge: asyncio.Future[None]) -> None:
+        if not pledge.cancelled() and pledge.exception() is not None:
+            self.mail.set()  # so that it is looked at
+
+    async def kept(self) -> None:
+        """Returns when what was pledged is done. Raises its error."""
+        if self._pledge is not None:
+            await asyncio.shield(self._pledge)
+
     def _apply(self, change: Change) -> None:
         for entry in (*change.entries, *change.nodes):
             self.session.apply(Stored.model_construct(id="", run=self.lease.run, type=entry.T, value=entry))
 
     async def _append(self, change: Change) -> list[str]:
+        await self.kept()
         await self._settled()
         await self.events.flush()
-        return await self._carry_through(self.state.append(self.lease, change))
+        carried, self._carried = self._carried, None
+        return await self._carry_through(self.state.append(self.lease, change.behind(carried)))
 
     async def _carry_through(self, work: Awaitable[T]) -> T:
         """Awaits a change, which goes on to its end whoever gives up on it: else its number would be used twice."""
@@ -120,6 +145,13 @@ class Handle:
         if early is not None and early is not asyncio.current_task():
             self._early = None
             await early
+
+    async def _over(self) -> None:
+        """The same, however that change ended: if the run is not ours any more, its end will not be accepted either."""
+        early, self._early = self._early, None
+        if early is not None:
+            await asyncio.wait({early})
+            _heard(early)
 
     async def fetch(self, nodes: list[str]) -> dict[str, NodeResult]:
         """Reads the results of those nodes that have ended, into the fold."""
@@ -139,16 +171,26 @@ class Handle:
         force: bool = False,
     ) -> bool:
         """Ends the run, and the node `up` that waits for it; False if mail arrived that must be read first."""
-        await self._settled()
+        if force:  # whatever kept a change from being written must not keep the run from its end
+            await self._over()
+        else:
+            await self.kept()
+            await self._settled()
         await self.events.flush()
-        work = self.state.finish(self.lease, change, reply, follow_up=follow_up, up=up, force=force)
+        whole = change.behind(self._carried)
+        work = self.state.finish(self.lease, whole, reply, follow_up=follow_up, up=up, force=force)
         ended = await self._carry_through(work)
-        if not ended:
+        if ended:
+            self._carried = None
+        else:
             self.mail.set()
         return ended
 
     async def park(self, parked: Parked) -> bool:
         """Gives the run back until something happens; False if something has, and it is still ours."""
+        if self._carried is not None:
+            await self._append(Change())
+        await self.kept()
         await self._settled()
         await self.events.flush()
         state = self.state
@@ -160,8 +202,11 @@ class Handle:
         return gone
 
     async def check_mail(self) -> None:
-        """Reads the mailbox. Raises RunCancelled for a cancel; keeps the rest for `take_mail`."""
+        """Reads the mailbox. Raises RunCancelled for a cancel, and what a pledge failed with; keeps the rest for
+        `take_mail`."""
         self.mail.clear()
+        if self._pledge is not None and self._pledge.done():
+            await self.kept()
         mails = await self.state.mail(self.lease.run)
         self._pending_mail = mails
         for mail in mails:

@@ -77,7 +77,7 @@ def _control(entry: Control) -> dict[str, Any]:
         "target_run": entry.run or run_of(entry.node),
         "answers": entry.kind in ("approve", "deny", "answer"),
         "reply_to": entry.reply_to or "",
-        "mail": entry.model_dump_json(exclude={"session", "run", "reply_to"}),
+        "mail": entry.model_dump_json(exclude={"session", "run", "reply_to", *(() if entry.node else ("node",))}),
     }
 
 

@@ -17,6 +17,7 @@ from coordinator.context.tools import ToolChooser
 from coordinator.dispatch.directory import Directory
 from coordinator.dispatch.publisher import Publisher
 from coordinator.intake import Alarm, Hints, Intake
+from coordinator.loop.attachments import Documents
 from coordinator.loop.own_tools import SPECS as OWN_TOOLS
 from coordinator.loop.services import LoopServices
 from coordinator.restore import Restorer
@@ -50,6 +51,8 @@ SWEEP_S = 1.0
 UPKEEP_S = 60.0
 ARCHIVE_S = 5.0
 """How often copies are looked for that whoever ended their runs did not make."""
+ARCHIVE_PAUSE_S = 0.1
+"""How long a copy waits, so that what ends together is copied together, and the next message goes first."""
 PAUSE_S = 0.5
 
 
@@ -74,6 +77,7 @@ class Coordinator:
         self._retention = Retention(self._archived, self._database, settings.retention)
         self._stopping = asyncio.Event()
         self._room = asyncio.Event()
+        self._copy_due = asyncio.Event()
         self._taking = asyncio.Lock()
         """Held while runs are taken: a claim whose answer is on its way must not look like a run that was lost."""
         self._put_off: dict[str, None] = {}
@@ -101,6 +105,7 @@ class Coordinator:
                 self._hints_once,
                 self._sweep_once,
                 self._claim_once,
+                self._ended_once,
                 self._archive_once,
                 self._upkeep_once,
             )
@@ -156,6 +161,7 @@ class Coordinator:
             price=price,
             database=self._database,
             artifacts=artifacts,
+            documents=Documents(artifacts, settings.attachments),
             epoch=epoch,
         )
         self._runs = Supervision(self._state, services, self._pipeline)
@@ -266,10 +272,16 @@ class Coordinator:
             if len(claimed) < min(room, 50):
                 return
 
-    async def _archive_once(self) -> None:
+    async def _ended_once(self) -> None:
         await self._runs.ended.wait()
         self._runs.ended.clear()
         self._room.set()
+        self._copy_due.set()
+
+    async def _archive_once(self) -> None:
+        await self._copy_due.wait()
+        await asyncio.sleep(ARCHIVE_PAUSE_S)
+        self._copy_due.clear()
         try:
             await self._archiver.work()
         except ArchiveUnavailable as error:

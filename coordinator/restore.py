@@ -51,7 +51,7 @@ class Restorer:
         refused: dict[str, CapatazError] = {}
         if unknown:
             try:
-                owners = await self._database.run(lambda conn: archive.owners(conn, unknown))
+                owners = await self._database.read(lambda conn: archive.owners(conn, unknown))
             except ArchiveUnavailable as error:
                 refused = dict.fromkeys(unknown, error)
         for session in (s for s, owner in owners.items() if owner == principal):

@@ -5,14 +5,27 @@ Delivery is at most once by intent (early acknowledgement); what gets lost is fo
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from celery import Celery
 from kombu.entity import Exchange, Queue
+from kombu.transport import TRANSPORT_ALIASES
 
 from shared.errors import ConfigError
 from shared.names import QUEUES
 from shared.settings import Settings
+
+# By name, since kombu takes the transport of a socket's URL from nowhere else; loaded when something connects.
+TRANSPORT_ALIASES["redis"] = TRANSPORT_ALIASES["rediss"] = "shared.transport:Transport"
+
+_TRANSPORT_OPTIONS: Final[dict[str, Any]] = {
+    "socket_timeout": 3,
+    "socket_connect_timeout": 3,
+    # What a worker has taken is not written down a second time: acknowledged early, it is the ledger's from then on,
+    # and a message that dies with its worker before that is sent again like any other that was lost.
+    "ack_emulation": False,
+    "priority_steps": [0],  # one list a queue instead of four: nothing of ours has a priority
+}
 
 
 def broker_url(settings: Settings) -> str:
@@ -28,9 +41,9 @@ def declare(name: str, *, own: bool = False) -> Queue:
     return Queue(name, Exchange(name), routing_key=name, durable=not own, auto_delete=own)
 
 
-def make_app(settings: Settings) -> Celery:
-    """A Celery app with our configuration."""
-    app = Celery("capataz", broker=broker_url(settings), backend=None, set_as_current=False)
+def make_app(settings: Settings, *, events: str | None = None) -> Celery:
+    """A Celery app with our configuration. `events` names a class in the place of Celery's `app.events`."""
+    app = Celery("capataz", broker=broker_url(settings), backend=None, events=events, set_as_current=False)
     app.conf.update(configuration(settings))
     return app
 
@@ -58,7 +71,7 @@ def configuration(settings: Settings) -> dict[str, Any]:
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,
         "broker_connection_timeout": 3,
-        "broker_transport_options": {"socket_timeout": 3, "socket_connect_timeout": 3, "visibility_timeout": 86400},
+        "broker_transport_options": dict(_TRANSPORT_OPTIONS),
         "timezone": "UTC",
         "enable_utc": True,
     }

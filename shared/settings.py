@@ -12,19 +12,25 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 from pydantic_settings.exceptions import SettingsError
 
 from shared.errors import ConfigError
 from shared.ids import is_name
 from shared.permissions import Policy
-
-
-class Section(BaseModel):
-    """Base of all sections: unknown keys are errors, values immutable."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+from shared.tool_settings import (
+    AttachmentSettings,
+    CalendarSettings,
+    MailSettings,
+    MediaSettings,
+    RedditSettings,
+    Section,
+    ShellSettings,
+    StorageSettings,
+    TvSettings,
+    WebSettings,
+)
 
 
 class DataSettings(Section):
@@ -53,6 +59,10 @@ class WorkspaceSettings(Section):
 
     dir: Path = Path("workspace")
     max_file_bytes: int = Field(default=10_000_000, ge=1)
+    writable: tuple[str, ...] = (".",)
+    """Folders in it, relative to it, below which tools may write; none: they only read."""
+    protected: tuple[str, ...] = (".git", "AGENTS.md", "CLAUDE.md", "CONTEXT.md")
+    """Names of files and folders that tools never write, wherever they are: what configures programs or prompts."""
 
 
 class BudgetSettings(Section):
@@ -190,14 +200,6 @@ class RoutingSettings(Section):
     max_tools: int = Field(default=24, ge=1)
 
 
-class WebSettings(Section):
-    """The web tools. Hosts in `allow_private` may resolve to private addresses."""
-
-    allow_private: tuple[str, ...] = ()
-    max_bytes: int = Field(default=5_000_000, ge=1)
-    timeout_s: float = Field(default=20.0, gt=0)
-
-
 class PlaybookSettings(Section):
     """The learned playbook."""
 
@@ -303,6 +305,14 @@ class Settings(BaseSettings):
     workflows: WorkflowSettings = WorkflowSettings()
     retention: RetentionSettings = RetentionSettings()
     permissions: PermissionSettings = PermissionSettings()
+    storage: StorageSettings = StorageSettings()
+    media: MediaSettings = MediaSettings()
+    tv: TvSettings = TvSettings()
+    attachments: AttachmentSettings = AttachmentSettings()
+    shell: ShellSettings = ShellSettings()
+    reddit: RedditSettings = RedditSettings()
+    mail: MailSettings = MailSettings()
+    calendar: CalendarSettings = CalendarSettings()
     principals: tuple[str, ...] = ()
     """Users besides the local owner; each has the inbox `capataz:inbox:<principal>`."""
 

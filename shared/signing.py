@@ -18,7 +18,12 @@ def canonical_json(value: Any) -> str:
 
 def call_hash(tool: str, args: dict[str, Any]) -> str:
     """SHA-256 in hex over tool name and canonical arguments: what the ledger and approvals are bound to."""
-    return hashlib.sha256(canonical_json([tool, args]).encode()).hexdigest()
+    return text_hash(tool, canonical_json(args))
+
+
+def text_hash(tool: str, canonical_args: str) -> str:
+    """The same, of arguments whose canonical JSON is at hand."""
+    return hashlib.sha256(f"[{canonical_json(tool)},{canonical_args}]".encode()).hexdigest()
 
 
 def key_id(key: bytes) -> str:

@@ -32,7 +32,7 @@ HARD_END_S = 5.0
 """How long a deaf worker may take over its end beyond `worker.drain_s`."""
 
 settings = load()
-app: Celery = make_app(settings)
+app: Celery = make_app(settings, events="workers.events:Events")
 _runtime: Runtime | None = None
 _hearing = Hearing(settings.worker.threads, settings.worker.ping_misses)
 _listener: Listener | None = None
@@ -60,8 +60,10 @@ def run_nodes(orders: list[dict[str, Any]]) -> int:
 
 @app.task(name=TASK_FIRE_WORKFLOW)  # type: ignore[untyped-decorator]
 def fire_workflow(name: str, session: str, cron: str, timezone: str) -> str:
-    """Puts one inbox entry for the slot that is due now; returns its id."""
+    """Puts one inbox entry for the slot that is due now; returns its id, or nothing if there is nothing to do."""
     with _hearing:
+        if _runtime is not None and not _runtime.wanted(name):
+            return ""
         return fire(settings, name, session, cron, timezone)
 
 

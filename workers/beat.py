@@ -39,7 +39,7 @@ def schedule(workflows: tuple[WorkflowSpec, ...], settings: Settings, app: Celer
         w.name: {
             "task": TASK_FIRE_WORKFLOW,
             "schedule": _crontab(w.cron, app),
-            "args": (w.name, settings.workflows.session, w.cron, w.timezone),
+            "args": (w.name, "" if w.hidden else settings.workflows.session, w.cron, w.timezone),
             "options": {"queue": QUEUE_WORKFLOWS, "exchange": QUEUE_WORKFLOWS, "routing_key": QUEUE_WORKFLOWS},
         }
         for w in workflows

@@ -34,7 +34,7 @@ from workers.tools import schema as schemas
 
 if TYPE_CHECKING:
     from shared.llm.model import ImageBlock
-    from workers.context import ToolContext
+    from workers.context import Services, ToolContext
 
 Words = Mapping[str, tuple[str, ...]]
 Requires = Callable[[Settings], str | None]
@@ -46,14 +46,29 @@ _INTERNAL_NAME = re.compile(r"[a-z][a-z0-9_-]*:[a-z0-9_/-]{1,120}")
 BUILTIN_MODULES = (
     "workers.tools.notes",
     "workers.tools.files",
+    "workers.tools.file_changes",
+    "workers.tools.shell",
     "workers.tools.web",
+    "workers.tools.search",
+    "workers.tools.weather",
+    "workers.tools.feeds",
+    "workers.tools.reddit",
     "workers.tools.utility",
     "workers.tools.session",
     "workers.tools.reminders",
+    "workers.tools.gym",
+    "workers.tools.storage",
+    "workers.tools.media",
+    "workers.tools.tv",
+    "workers.tools.think",
+    "workers.tools.mail",
+    "workers.tools.mail_out",
+    "workers.tools.calendar",
     "workers.vision.describe",
     "workers.learner.reflect",
     "workers.workflows.learn",
     "workers.workflows.daily_brief",
+    "workers.workflows.reminders",
 )
 
 
@@ -134,11 +149,15 @@ class Tool:
 
 @dataclass(frozen=True)
 class Workflow:
-    """A workflow and the internal tools that run its code steps."""
+    """A workflow and the internal tools that run its code steps.
+
+    `when` is asked before a slot of its schedule fires; False: there is nothing to do.
+    """
 
     spec: WorkflowSpec
     tools: tuple[Tool, ...]
     where: str
+    when: Callable[[Services], Awaitable[bool]] | None = None
 
 
 def place(fn: Callable[..., Any]) -> str:

@@ -12,7 +12,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -62,6 +62,7 @@ class _Parts:
     """What lives on the loop."""
 
     envelope: Envelope
+    services: Services
     pipeline: Pipeliner
     redis: Any
     database: Database
@@ -95,6 +96,19 @@ class Runtime:
     def run(self, orders: list[dict[str, Any]]) -> int:
         """Runs a batch to its end; called from a Celery thread. Returns how many nodes were claimed."""
         return self._call(self._running.envelope.run_batch(orders)).result()
+
+    def wanted(self, workflow: str) -> bool:
+        """False if a workflow says that its slot has nothing to do; called from a Celery thread."""
+        known = self._registry.workflows.get(workflow)
+        if known is None or known.when is None:
+            return True
+        try:
+            return self._call(_answer(known.when(self._running.services))).result()
+        except ArchiveUnavailable as error:
+            log.warning(
+                "a scheduled workflow was not started; its next slot tries again", workflow=workflow, error=str(error)
+            )
+            return False
 
     def drain(self) -> None:
         """Stops claiming and lets go of running nodes; returns when none is left or the grace is over."""
@@ -140,7 +154,7 @@ class Runtime:
         heartbeat = self._heartbeat(token)
         await heartbeat.start()
         watcher = asyncio.create_task(self._watch(envelope))
-        self._parts = _Parts(envelope, pipeline, client, database, model, heartbeat, watcher)
+        self._parts = _Parts(envelope, services, pipeline, client, database, model, heartbeat, watcher)
 
     def _heartbeat(self, token: str) -> Heartbeat:
         settings = self._settings
@@ -179,6 +193,10 @@ class Runtime:
         await parts.pipeline.aclose()
         await parts.redis.aclose()
         parts.database.close()
+
+
+async def _answer(asked: Awaitable[T]) -> T:
+    return await asked
 
 
 async def _record_calls(database: Database, calls: Sequence[costs.Call]) -> None:

@@ -29,11 +29,15 @@ def slot_id(name: str, slot: datetime) -> str:
 
 
 def fire(settings: Settings, name: str, session: str, cron: str, timezone: str) -> str:
-    """Submits the workflow for the slot that is due now; any number of times, it runs once. Returns the id."""
-    message_id = slot_id(name, due_slot(cron, timezone, datetime.now(UTC)))
+    """Submits the workflow for the slot that is due now; any number of times, it runs once. Returns the id.
+
+    Without a session it runs in one of its own for the day, so that no log grows for ever.
+    """
+    slot = due_slot(cron, timezone, datetime.now(UTC))
+    message_id = slot_id(name, slot)
     client = Client.connect(settings.redis.url)
     try:
-        client.submit_workflow(name, session=session, id=message_id)
+        client.submit_workflow(name, session=session or f"{name}.{slot:%Y-%m-%d}", id=message_id)
     finally:
         client.close()
     return message_id

@@ -6,17 +6,20 @@ import importlib.resources
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import structlog
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from shared.errors import ConfigError
 from shared.ids import is_name
 from shared.permissions import Policy
 
 log = structlog.get_logger(__name__)
+
+ToolSuffix = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,56}$")]
+"""Names that may be a part of a tool's name, which providers restrict."""
 
 _FRONT = re.compile(r"\A---\r?\n(?P<front>.*?)\r?\n---\r?\n?(?P<body>.*)\Z", re.DOTALL)
 
@@ -36,7 +39,7 @@ class Agent(BaseModel):
     tier: str = "default"
     model: str = ""
     tools: tuple[str, ...] = ()
-    subagents: tuple[str, ...] = ()
+    subagents: tuple[ToolSuffix, ...] = ()
     permissions: Policy = Policy()
     calls: Literal["auto", "flat", "references", "plan"] = "auto"
     """Whether calls of one turn stand alone, may refer to each other, or come as one plan; `auto`: as the provider

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Final
 
 import structlog
 from celery import Celery
@@ -22,6 +22,9 @@ from shared.names import TASK_RUN_NODES
 from shared.signing import sign
 
 log = structlog.get_logger(__name__)
+
+PICTURED: Final = 3
+"""How many nodes of a message are named for those who watch the broker."""
 
 _BROKER_ERRORS = (OperationalError, OSError)
 
@@ -39,6 +42,8 @@ class Publisher:
         self._scheduled = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="publisher")
         self._producer: Any = None
+        self._declared: set[str] = set()
+        """Queues that the present producer knows to exist."""
         self.failing = False
 
     def publish(self, queue: str, order: NodeOrder) -> None:
@@ -65,14 +70,20 @@ class Publisher:
         try:
             if self._producer is None:
                 self._producer = self._app.amqp.Producer(self._app.connection_for_write())
+                self._declared.clear()
             self._app.send_task(
                 TASK_RUN_NODES,
                 args=[orders],
+                # What Flower shows; Celery's own picture of the arguments costs as much as all the rest.
+                argsrepr=_picture(orders),
+                kwargsrepr="{}",
                 queue=queue,
+                declare=[] if queue in self._declared else None,
                 producer=self._producer,
                 retry=False,
                 ignore_result=True,
             )
+            self._declared.add(queue)
             if self.failing:
                 log.info("the broker takes messages again")
             self.failing = False
@@ -110,3 +121,9 @@ class Publisher:
         """Ends the thread."""
         self._thread.submit(self._reset)
         self._thread.shutdown(wait=True)
+
+
+def _picture(orders: Sequence[Mapping[str, Any]]) -> str:
+    """A batch in a line: its first nodes with their tools, and how many there are."""
+    named = ", ".join(f"{order['tool']} {order['node']}" for order in orders[:PICTURED])
+    return f"[{named}]" if len(orders) <= PICTURED else f"[{named}, … {len(orders)} in all]"

@@ -23,7 +23,6 @@ from shared.contract import Effect, ToolSpec
 from shared.entries import Node
 from shared.ids import node_id
 from shared.llm.model import ToolCall
-from shared.signing import call_hash
 from shared.state.changes import Change
 
 GATHER_S = 0.015
@@ -69,9 +68,10 @@ class EarlyStart:
             return
         if len(self._collector.outstanding) + len(self._waiting) >= self._width:
             return
-        if call_hash(call.name, call.arguments) in unadopted(self._handle.run, self._step):
+        judged = Call.of(call.name, call.arguments)
+        if judged.key in unadopted(self._handle.run, self._step):
             return  # an earlier attempt has started an equal one
-        if self._guard.check([Call.of(call.name, call.arguments)])[0].action != "run":
+        if self._guard.check([judged])[0].action != "run":
             return
         node = f"{node_id(self._handle.lease.run, self._step, self._attempt, self._count)}e"
         now_ms = int(time.time() * 1000)

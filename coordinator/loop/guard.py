@@ -28,7 +28,7 @@ from coordinator.graph.plan_tool import PLAN
 from coordinator.graph.turn import AFTER_KEY, LABEL_KEY
 from shared.contract import Effect, NodeError, NodeResult, NodeState
 from shared.fold import RunFold
-from shared.signing import call_hash, canonical_json
+from shared.signing import canonical_json, text_hash
 
 REPEATED: Final = "repeated_call"
 """Error code of a call that the guard answered with a note."""
@@ -66,7 +66,7 @@ class Call:
         args = {k: v for k, v in args.items() if k not in (LABEL_KEY, AFTER_KEY)}
         text = canonical_json(args)
         shape = f"{tool} {_NUMBER.sub('0', text)}"
-        return cls(tool, call_hash(tool, args), shape, effect, judged, f"{tool}({_cut(text, _MOST_SHOWN)})")
+        return cls(tool, text_hash(tool, text), shape, effect, judged, f"{tool}({_cut(text, _MOST_SHOWN)})")
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,7 +146,7 @@ def parsed(kind: type[_A], tool: str, args: dict[str, Any]) -> _A:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(p) for p in first["loc"])
-        text = f"{tool}: {where + ': ' if where else ''}{first['msg']}"
+        text = f"{tool}: {where + ': ' if where else ''}{first['msg'].removeprefix('Value error, ')}"
         raise ModelError(text, code="bad_arguments", hint="call it again with arguments as its schema says") from error
     except TypeError as error:  # a key that is no name
         raise ModelError(f"{tool}: {error}", code="bad_arguments") from error

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from coordinator.context.agent import Agent
-from shared.contract import NodeError, NodeResult, NodeState, ToolSpec
+from shared.contract import Effect, NodeError, NodeResult, NodeState, ToolSpec
 from shared.entries import Decided
 from shared.messages import QueuedMessage
 from shared.permissions import CallFacts, Grant, Policy, Verdict, judge, refusal, unattended
@@ -29,6 +29,14 @@ class Permit:
     unattended: Literal["deny", "allow"]
     granted: list[Decided]
     standing: Sequence[Grant] = field(default=())
+    _unruled: Verdict | None = field(init=False, default=None, repr=False)
+    """The verdict on every call, where no layer has rules and nothing is forbidden by default."""
+
+    def __post_init__(self) -> None:
+        """Looks whether there is anything to judge by."""
+        if all(not layer.rules and layer.default == "allow" for layer in self.layers):
+            whatever = CallFacts("", "", Effect.READ, {}, self.path, self.principal)
+            self._unruled = judge(self.layers, whatever)
 
     @classmethod
     def of(
@@ -49,6 +57,8 @@ class Permit:
     ) -> Verdict:
         """The decision on a call with these arguments. `decided` is what was said of this very node: it counts if
         `args_hash` is what it was said about."""
+        if self._unruled is not None:
+            return self._unruled
         call = CallFacts(spec.name, spec.group, spec.effect, args, self.path, self.principal)
         verdict = judge(self.layers, call, self._grants())
         if verdict.action != "ask":

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
+import structlog
 from sqlalchemy import Connection
 
 from coordinator.context.agent import Agent
@@ -38,11 +39,13 @@ from coordinator.loop.record import record
 from coordinator.loop.services import LoopServices
 from coordinator.loop.turn import Turn
 from coordinator.loop.waits import take
+from coordinator.models.images import VISION_GROUP, is_image
 from coordinator.models.picker import ModelPicker, bill_group, groups_of
 from coordinator.models.route import Route
 from coordinator.routing.router import Decision
 from shared.contract import ToolSpec
 from shared.entries import Assistant, Context, Decided, News, Nudge, Offered, Terms
+from shared.errors import ArchiveUnavailable
 from shared.ids import run_of
 from shared.llm.check import repair
 from shared.llm.model import Message, Request, ToolCall, ToolDefinition
@@ -51,6 +54,8 @@ from shared.names import QUEUE_COORDINATOR
 from shared.playbook import Bullet, Scope
 from shared.sql import grants, playbook
 from shared.state.changes import Change
+
+log = structlog.get_logger(__name__)
 
 FIND_TOOLS = "find_tools"
 
@@ -78,8 +83,10 @@ class ReactRun:
         self._guard: LoopGuard | None = None
 
     def _subagents(self) -> list[Agent]:
-        """The agents that this one may start. One that has no file is told to the operator once, at each run."""
+        """The agents that this one may start. One that has no file is told to the operator."""
         agents, names = self._services.agents, self._services.agents.names()
+        for name in set(self._agent.subagents) - names:
+            log.error("a subagent has no file", agent=self._agent.name, subagent=name)
         return [agents.get(name) for name in self._agent.subagents if name in names]
 
     def _rules(self, path: tuple[str, ...]) -> Permit:
@@ -110,6 +117,7 @@ class ReactRun:
                 case d.CallModel(forced):
                     await self._step(forced)
                 case d.Finished(reason, answer, state):
+                    await self._handle.kept()
                     return Outcome(state, reason, answer)
 
     def _form_of_calls(self) -> Literal["references", "plan", "flat"]:
@@ -128,7 +136,12 @@ class ReactRun:
         change = await self._handle.take_mail(lambda mail, change: take(mail, run, agent, principal, now_ms, change))
         kept = [e for e in change.entries if isinstance(e, Decided) and e.scope == "always"] if change else []
         if given := [grant for decided in kept for grant in grants_of(decided, principal)]:
-            await self._services.database.run(lambda conn: [grants.add_grant(conn, g, now_ms=now_ms) for g in given])
+            try:
+                await self._services.database.run(
+                    lambda conn: [grants.add_grant(conn, g, now_ms=now_ms) for g in given]
+                )
+            except ArchiveUnavailable as error:
+                self._handle.events.write("notice", code=error.code, text=f"allowed for this session only: {error}")
 
     @property
     def _run_ends_ms(self) -> int:
@@ -151,9 +164,10 @@ class ReactRun:
     async def _prepare(self) -> None:
         """The system prompt, and at the start of the run its tail and its tools."""
         agent, settings = self._agent, self._services.settings
+        self._handle.pledge(self._services.database.run(self._record))
         (bullets, instructions, _), opening, _ = await asyncio.gather(
             asyncio.gather(
-                self._services.database.run(self._record_and_recall),
+                self._services.database.read(self._recall),
                 asyncio.to_thread(read_instructions, settings.workspace.dir),
                 self._models.look_at_budgets(),
             ),
@@ -205,9 +219,12 @@ class ReactRun:
         await self._handle.commit_soon(change)
         self._models.check(route)
 
-    def _record_and_recall(self, conn: Connection) -> list[Bullet]:
-        """The run's row, and what was learned and permitted for it: one transaction."""
+    def _record(self, conn: Connection) -> None:
+        """The run's row. Written while the model is asked; nothing acts on its answer before."""
         record(conn, self._handle, self._services.epoch)
+
+    def _recall(self, conn: Connection) -> list[Bullet]:
+        """What was learned and permitted for this run."""
         self._permit.standing = grants.grants_of(conn, self._handle.message.principal)
         if not self._services.settings.playbook.enabled:
             return []
@@ -226,16 +243,23 @@ class ReactRun:
         now = datetime.now(ZoneInfo(services.settings.workflows.timezone))
         decision = await services.chooser.choose(
             message.text,
-            sticky=tuple(self._handle.thread.offered_groups),
+            sticky=self._kept_groups(),
             explicit=message.tools or self._agent.tools,
         )
         change = Change()
+        if documents := await services.documents.read(message.principal, message.attachments):
+            change.entries.append(Context(text=documents))
         shown = tail(now, {name: fact.value for name, fact in facts.items()})
         if message.parent and (said := talk(self._handle.session.messages)):
             shown = f"{said}\n{shown}"
         change.entries.append(Context(text=shown, facts={name: fact.version for name, fact in facts.items()}))
         change.entries.append(Offered(layer=decision.layer, groups=decision.groups, tools=decision.tools))
         return change, decision
+
+    def _kept_groups(self) -> tuple[str, ...]:
+        """Groups of the last turns; with a picture those that look at it, since later turns have its handle alone."""
+        seen = [VISION_GROUP] if any(map(is_image, self._handle.message.attachments)) else []
+        return tuple(dict.fromkeys([*self._handle.thread.offered_groups, *seen]))
 
     def _route(self, tools: Collection[str]) -> Route:
         """The models for the next step; `tools` were chosen for the message. A change of tier is told."""
@@ -344,7 +368,11 @@ class ReactRun:
             run_ends_ms=self._run_ends_ms,
         )
         stop_loops(plan, self._loop_guard(), self._handle.run)
-        await self._handle.commit(self._change(answer, plan, step, forced))
+        change = self._change(answer, plan, step, forced)
+        if not plan.nodes and not answer.completion.broken:
+            self._handle.carry(change)  # an answer travels with the end of its run
+        else:
+            await self._handle.commit(change)
         if plan.nodes and not self._handle.run.open_nodes:
             await self._collect()  # all of them were refused, or had been started early and are done
 

@@ -28,4 +28,4 @@ def record(conn: Connection, handle: Handle, epoch: str) -> None:
     runs.start_run(conn, row)
     data = message.model_dump(mode="json", exclude_defaults=True)
     entry = archive.ArchivedEntry(handle.run.opened, row.id, UserMessage.T, 1, data)
-    archive.append_entries(conn, row.session, row.principal, [entry], row.created_ms)
+    archive.add_entries(conn, row.session, [entry])

@@ -8,6 +8,7 @@ from coordinator.context.agent import Agents
 from coordinator.context.tools import ToolChooser
 from coordinator.dispatch.directory import Directory
 from coordinator.dispatch.publisher import Publisher
+from coordinator.loop.attachments import Documents
 from shared.artifacts import ArtifactStore
 from shared.failover import Failover, Price
 from shared.llm.client import ModelClient
@@ -35,4 +36,5 @@ class LoopServices:
     price: Price
     database: Database
     artifacts: ArtifactStore
+    documents: Documents
     epoch: str

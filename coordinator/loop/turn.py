@@ -215,7 +215,7 @@ class Turn:
             case Hold(wait, child):
                 if known is None:  # a plan's step, logged when it starts; it cannot be claimed before it may go
                     change.nodes.append(node.model_copy(update={"args_hash": "", "not_after_ms": 0}))
-                if node.node not in run.waiting:
+                if node.node not in run.open_waits:
                     change.entries.append(wait)
                     announce(change, wait, child, self._admission.path)
                     change.spawn.extend([child] if child is not None else [])

@@ -44,7 +44,7 @@ def announce(change: Change, wait: Waiting, child: QueuedMessage | None, path: t
 
 def take(mail: dict[str, Any], run: RunFold, agent: str, by: str, now_ms: int, change: Change) -> bool:
     """Adds to `change` what a control entry of the user `by` decides; False if nothing in the run waits for it."""
-    kind, wait = mail.get("kind"), _meant(mail, run)
+    kind, wait = mail.get("kind"), _meant(mail, run, change)
     if wait is None:
         return False
     if kind in ("approve", "deny") and wait.kind == "approval":
@@ -57,10 +57,12 @@ def take(mail: dict[str, Any], run: RunFold, agent: str, by: str, now_ms: int, c
     return False
 
 
-def _meant(mail: dict[str, Any], run: RunFold) -> Waiting | None:
-    """The wait that an entry names; without a node, the only one of its kind."""
+def _meant(mail: dict[str, Any], run: RunFold, change: Change) -> Waiting | None:
+    """The wait that an entry names; without a node, the only one of its kind. What entries before it have decided in
+    the same change waits no more."""
     kind = "question" if mail.get("kind") == "answer" else "approval"
-    found = [w for w in run.open_waits.values() if w.kind == kind]
+    over = {e.node for e in change.entries if isinstance(e, Decided)} | {node for node, _, _ in change.ends}
+    found = [w for w in run.open_waits.values() if w.kind == kind and w.node not in over]
     if node := mail.get("node"):
         return next((w for w in found if w.node == node), None)
     return found[0] if len(found) == 1 else None
@@ -100,8 +102,9 @@ def _follow(decided: Decided, now_ms: int, change: Change) -> None:
 def answered(wait: Waiting, text: str, now_ms: int) -> NodeResult:
     """The result of a question. The number of an option stands for the option."""
     answer = text.strip()
-    if answer.isdecimal() and 1 <= int(answer) <= len(wait.options):
-        answer = wait.options[int(answer) - 1]
+    number = int(answer) if answer.isdecimal() and len(answer) <= 2 else 0
+    if 1 <= number <= len(wait.options):
+        answer = wait.options[number - 1]
     return NodeResult(state=NodeState.DONE, text=f"The user answered: {answer}", value=answer, ended_ms=now_ms)
 
 

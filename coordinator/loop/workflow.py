@@ -75,14 +75,15 @@ class WorkflowRun:
     async def run(self) -> Outcome:
         """Runs to an outcome. Raises RunCancelled, LeaseLost, OperatorError."""
         flow = Dataflow({s.id: s.needs for s in self._spec.steps}, ended=self._known())
-        while not flow.finished:
+        while True:
             await self._handle.take_mail(lambda mail, change: False)
+            if flow.finished:
+                return self._outcome(flow)
             for step_id in flow.ready():
                 flow.start(step_id)
                 await self._start(self._steps[step_id], flow)
             if self.collector.outstanding:
                 await self._take_results(flow)
-        return self._outcome(flow)
 
     async def _take_results(self, flow: Dataflow) -> None:
         for node in await self.collector.wait():

@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import Mapping, Sequence
 
 from shared.artifacts import ArtifactStore
 from shared.llm.model import Block, ImageBlock, Message, TextBlock
 from shared.messages import Attachment
+from shared.pictures import MEDIA_TYPES, MOST_BYTES, MOST_PIXELS, look_at
 
-MEDIA_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-"""What the large providers read."""
-MOST_BYTES = 5_000_000
+VISION_GROUP = "vision"
+"""The tool group that looks at a picture by its handle."""
+_LABELS = (*MEDIA_TYPES, "image/jpg")
 
 
 def is_image(attachment: Attachment) -> bool:
     """True for a picture that a model could be shown."""
-    return attachment.media_type.lower() in MEDIA_TYPES and bool(attachment.artifact)
+    return attachment.media_type.lower() in _LABELS and bool(attachment.artifact)
 
 
 async def load_images(
     artifacts: ArtifactStore, principal: str, attachments: Sequence[Attachment]
 ) -> dict[str, ImageBlock]:
-    """The pictures by handle; one that is too large stays a handle. Raises what the store raises."""
+    """The pictures by handle; one that is too large, or is none, stays a handle. Raises what the store raises."""
     found = {}
     for attachment in filter(is_image, attachments):
         data = (await artifacts.get(principal, attachment.artifact)).data
-        if len(data) <= MOST_BYTES:
-            encoded = base64.b64encode(data).decode("ascii")
-            found[attachment.artifact] = ImageBlock(media_type=attachment.media_type.lower(), data=encoded)
+        if (block := await asyncio.to_thread(_block, data)) is not None:
+            found[attachment.artifact] = block
     return found
+
+
+def _block(data: bytes) -> ImageBlock | None:
+    """The picture as its own bytes say what it is; None for what no provider would take."""
+    picture = look_at(data) if len(data) <= MOST_BYTES else None
+    if picture is None or picture.pixels > MOST_PIXELS:
+        return None
+    return ImageBlock(media_type=picture.media_type, data=base64.b64encode(data).decode("ascii"))
 
 
 def with_images(messages: Sequence[Message], images: Mapping[str, ImageBlock]) -> tuple[Message, ...]:

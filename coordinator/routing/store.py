@@ -1,4 +1,4 @@
-"""The fitted layer 2 on disk: one small file per encoder and set of sentences, in half precision."""
+"""The fitted layer 2 on disk: one small file per encoder and set of sentences, in half precision or bytes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from coordinator.routing.centroids import Centroids
 from coordinator.routing.linear import Whitening
 from shared.encoder import Encoder, Vectors
 
-_FORMAT = 1  # raise it with any change of the file or of how the model is fitted
+_FORMAT = 2  # raise it with any change of the file or of how the model is fitted
 _KEPT = 8  # files of other catalogues and encoders that may stay beside the newest
 _log = logging.getLogger(__name__)
 
@@ -81,7 +82,9 @@ def _prune(folder: Path, key: str) -> None:
         path.unlink(missing_ok=True)
 
 
-def _pack(stored: Stored) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float16]]]:
+def _pack(stored: Stored) -> dict[str, Any]:
+    """Vectors that are only ranked by their angle are kept as bytes of their largest number, all else in half
+    precision."""
     model = stored.model
     values = {
         "centre": model.whitening.centre,
@@ -91,12 +94,13 @@ def _pack(stored: Stored) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.f
         "head": model.head,
         "elsewhere": model.elsewhere,
         "threshold": np.array([model.threshold]),
-        "tools": stored.tools,
+        "scales": np.abs(stored.tools).max(axis=1, initial=1e-6),
     }
-    return {name: value.astype(np.float16) for name, value in values.items()}
+    tools = np.rint(stored.tools / values["scales"][:, None] * 127).astype(np.int8)
+    return {"tools": tools} | {name: value.astype(np.float16) for name, value in values.items()}
 
 
-def _unpack(values: dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float16]]]) -> Stored:
+def _unpack(values: dict[str, Any]) -> Stored:
     whole = {name: value.astype(np.float32) for name, value in values.items()}
     model = Centroids(
         Whitening(whole["centre"], whole["axes"], whole["gains"]),
@@ -105,4 +109,4 @@ def _unpack(values: dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float16]]]
         whole["elsewhere"],
         float(whole["threshold"][0]),
     )
-    return Stored(model, whole["tools"])
+    return Stored(model, whole["tools"] / 127 * whole["scales"][:, None])

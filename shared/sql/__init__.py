@@ -1,7 +1,7 @@
-"""The SQL side: archive of sessions and runs, artifacts, notes, reminders, playbook. SQLite, or PostgreSQL by URL.
+"""The SQL side: sessions and runs, artifacts, notes, reminders, training, playbook. SQLite, or PostgreSQL by URL.
 
 `Database` runs functions of a connection, one transaction each; `runs`, `sessions`, `archive`, `notes`,
-`reminders`, `playbook` and `grants` are modules of them: `await db.run(lambda c: notes.get(c, principal, id))`.
+`reminders`, `gym`, `playbook` and `grants` are modules of them: `await db.run(lambda c: notes.get(c, principal, id))`.
 """
 
 from shared.sql.engine import Database, database_url

@@ -6,12 +6,14 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 from sqlalchemy import Connection, select, tuple_
+from sqlalchemy.sql.dml import ReturningInsert
 
 from shared.sql import sessions
-from shared.sql.tables import insert, log_entries
+from shared.sql.tables import insert_into, log_entries
 from shared.sql.tables import sessions as sessions_table
 
 _ENTRY_ID: Final = re.compile(r"(\d{1,19})-(\d{1,19})")
@@ -55,6 +57,11 @@ def append_entries(
     not `ms-seq`.
     """
     sessions.ensure(conn, session, principal, now_ms)
+    return add_entries(conn, session, entries)
+
+
+def add_entries(conn: Connection, session: str, entries: Sequence[ArchivedEntry]) -> int:
+    """The same, in a transaction that has made sure of the session already."""
     rows = []
     for entry in entries:
         ms, seq = position(entry.entry_id)
@@ -62,8 +69,13 @@ def append_entries(
         rows.append({"session": session, "entry_ms": ms, "entry_seq": seq} | values)
     if not rows:
         return 0
-    statement = insert(conn, log_entries).on_conflict_do_nothing(index_elements=["session", "entry_ms", "entry_seq"])
-    return len(conn.execute(statement.returning(log_entries.c.entry_seq), rows).all())
+    return len(conn.execute(_adding(conn.dialect.name), rows).all())
+
+
+@cache
+def _adding(dialect: str) -> ReturningInsert[Any]:
+    new = insert_into(dialect, log_entries).on_conflict_do_nothing(index_elements=["session", "entry_ms", "entry_seq"])
+    return new.returning(log_entries.c.entry_seq)
 
 
 def owners(conn: Connection, wanted: Collection[str]) -> dict[str, str]:

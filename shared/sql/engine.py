@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import Connection, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, TimeoutError
 
@@ -48,9 +48,9 @@ def database_url(settings: Settings) -> str:
 class Database:
     """An SQL database, SQLite or PostgreSQL by URL, safe for use by many threads.
 
-    Use one per process, made after any fork. Every function given to `run` or `run_sync` is one transaction,
+    Use one per process, made after any fork. Every function given to `run`, `read` or `run_sync` is one transaction,
     which is run again, at most three times, when it collides with another; so it must not have effects
-    elsewhere. It must not call `run` or `run_sync` itself.
+    elsewhere. It must not call any of them itself.
     """
 
     def __init__(self, url: str) -> None:
@@ -59,9 +59,21 @@ class Database:
         self.is_sqlite = self._url.get_backend_name() == "sqlite"
         self.where = str(self._path) if self.is_sqlite else self._url.render_as_string(hide_password=True)
         width = 1 if self.is_sqlite else _POSTGRES_CONNECTIONS
+        self._engine = self._readers = self._connect(width)
+        self._threads = self._reading = ThreadPoolExecutor(width, thread_name_prefix="sql")
+        if self.is_sqlite:
+            event.listen(self._engine, "connect", _sqlite_connected)
+            event.listen(self._engine, "begin", _sqlite_begin)
+            # Readers see what is committed, and wait for no writer: neither for its disk nor for its lock.
+            self._readers = self._connect(1)
+            self._reading = ThreadPoolExecutor(1, thread_name_prefix="sql-read")
+            event.listen(self._readers, "connect", _sqlite_reader_connected)
+            event.listen(self._readers, "begin", _sqlite_begin_reading)
+
+    def _connect(self, width: int) -> Engine:
         arguments = _SQLITE_ARGUMENTS if self.is_sqlite else _POSTGRES_ARGUMENTS
         try:
-            self._engine = create_engine(
+            return create_engine(
                 self._url,
                 pool_size=width,  # with SQLite's one connection the pool is also the queue of writers
                 max_overflow=0,
@@ -74,10 +86,6 @@ class Database:
             raise ConfigError(
                 "the PostgreSQL driver is not installed", hint="pip install 'capataz[postgres]'"
             ) from error
-        if self.is_sqlite:
-            event.listen(self._engine, "connect", _sqlite_connected)
-            event.listen(self._engine, "begin", _sqlite_begin)
-        self._threads = ThreadPoolExecutor(width, thread_name_prefix="sql")
 
     @property
     def _path(self) -> Path:
@@ -94,10 +102,13 @@ class Database:
 
     def run_sync(self, fn: Callable[[Connection], T]) -> T:
         """The result of `fn` in one transaction. Raises ArchiveUnavailable, StateConflict, or what `fn` raises."""
+        return self._carry_out(self._engine, fn)
+
+    def _carry_out(self, engine: Engine, fn: Callable[[Connection], T]) -> T:
         attempt = 1
         while True:
             try:
-                with self._engine.begin() as conn:
+                with engine.begin() as conn:
                     return fn(conn)
             except (DBAPIError, TimeoutError) as error:
                 if attempt == _ATTEMPTS or not (isinstance(error, DBAPIError) and is_transient(error)):
@@ -109,12 +120,18 @@ class Database:
 
     async def run(self, fn: Callable[[Connection], T]) -> T:
         """Like `run_sync`, in this instance's threads. A cancelled caller does not undo what has begun."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self.run_sync, fn)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._carry_out, self._engine, fn)
+
+    async def read(self, fn: Callable[[Connection], T]) -> T:
+        """Like `run`, for a function that only reads: it waits for no writer of this instance."""
+        return await asyncio.get_running_loop().run_in_executor(self._reading, self._carry_out, self._readers, fn)
 
     def close(self) -> None:
         """Waits for what is under way and closes all connections."""
-        self._threads.shutdown()
-        self._engine.dispose()
+        for threads in (self._reading, self._threads):
+            threads.shutdown()
+        for engine in (self._readers, self._engine):
+            engine.dispose()
 
 
 def _parse(text: str) -> URL:
@@ -154,6 +171,15 @@ def _sqlite_connected(connection: Any, _record: object) -> None:
     connection.isolation_level = None  # sqlite3 begins nothing by itself: `_sqlite_begin` does
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _sqlite_reader_connected(connection: Any, record: object) -> None:
+    _sqlite_connected(connection, record)
+    connection.execute("PRAGMA query_only=ON").close()
+
+
+def _sqlite_begin_reading(conn: Connection) -> None:
+    conn.exec_driver_sql("BEGIN")
 
 
 def _sqlite_begin(conn: Connection) -> None:

@@ -6,13 +6,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from enum import StrEnum
+from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, select, update
+from sqlalchemy import Connection, Insert, Row, select, update
+from sqlalchemy.sql.dml import ReturningInsert
 
 from shared.errors import StateConflict
 from shared.sql import sessions
-from shared.sql.tables import insert, runs
+from shared.sql.tables import insert_into, runs
 
 
 class RunState(StrEnum):
@@ -76,7 +78,12 @@ def start_run(conn: Connection, run: Run) -> None:
     Raises UserError if the session is another user's.
     """
     sessions.ensure(conn, run.session, run.principal, run.created_ms)
-    conn.execute(insert(conn, runs).values(_values(run)).on_conflict_do_nothing(index_elements=["id"]))
+    conn.execute(_starting(conn.dialect.name), _values(run))
+
+
+@cache
+def _starting(dialect: str) -> Insert:
+    return insert_into(dialect, runs).on_conflict_do_nothing(index_elements=["id"])
 
 
 def end_run(conn: Connection, run: Run) -> None:
@@ -86,13 +93,17 @@ def end_run(conn: Connection, run: Run) -> None:
     if the session, StateConflict if the run's id is another user's.
     """
     sessions.ensure(conn, run.session, run.principal, run.ended_ms or run.created_ms)
-    values = _values(run)
-    outcome = {name: value for name, value in values.items() if name not in _IDENTITY}
-    statement = insert(conn, runs).values(values)
-    mine = (runs.c.principal == run.principal) & (runs.c.session == run.session)
-    statement = statement.on_conflict_do_update(index_elements=["id"], set_=outcome, where=mine)
-    if conn.execute(statement.returning(runs.c.id)).one_or_none() is None:
+    if conn.execute(_ending(conn.dialect.name), _values(run)).one_or_none() is None:
         raise StateConflict(f"run {run.id} is recorded for another session", hint="run ids must be unique")
+
+
+@cache
+def _ending(dialect: str) -> ReturningInsert[Any]:
+    """Writes the whole row, or how the run ended into the one that is there; no row comes back for another user's."""
+    new = insert_into(dialect, runs)
+    outcome = {name: new.excluded[name] for name in _COLUMNS if name not in _IDENTITY}
+    mine = (runs.c.principal == new.excluded.principal) & (runs.c.session == new.excluded.session)
+    return new.on_conflict_do_update(index_elements=["id"], set_=outcome, where=mine).returning(runs.c.id)
 
 
 def running_runs(conn: Connection, *, not_epoch: str | None = None, session: str | None = None) -> list[Run]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, case, func, select, update
+from sqlalchemy.sql.dml import ReturningInsert
 
 from shared.errors import UserError
-from shared.sql.tables import insert, installation, runs, sessions
+from shared.sql.tables import insert, insert_into, installation, runs, sessions
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +36,22 @@ class Overview(NamedTuple):
 
 def ensure(conn: Connection, session: str, principal: str, now_ms: int) -> None:
     """Makes the session if it is new and marks it as used. Raises UserError if it is another user's."""
-    new = insert(conn, sessions).values(id=session, owner=principal, created_ms=now_ms, updated_ms=now_ms, title="")
-    conn.execute(new.on_conflict_do_nothing(index_elements=["id"]))
-    mine = (sessions.c.id == session) & (sessions.c.owner == principal)
-    newest = case((sessions.c.updated_ms > now_ms, sessions.c.updated_ms), else_=now_ms)
-    if conn.execute(update(sessions).where(mine).values(updated_ms=newest)).rowcount == 0:
+    row = {"id": session, "owner": principal, "created_ms": now_ms, "updated_ms": now_ms, "title": ""}
+    if conn.execute(_ensuring(conn.dialect.name), row).one_or_none() is None:
         raise UserError(f"session {session!r} belongs to another user", hint="use another session id", code="not_yours")
+
+
+@cache
+def _ensuring(dialect: str) -> ReturningInsert[Any]:
+    """Makes a session, or marks its owner's as used; no row comes back for another user's."""
+    new = insert_into(dialect, sessions)
+    newest = case(
+        (sessions.c.updated_ms > new.excluded.updated_ms, sessions.c.updated_ms), else_=new.excluded.updated_ms
+    )
+    mine = sessions.c.owner == new.excluded.owner
+    return new.on_conflict_do_update(index_elements=["id"], set_={"updated_ms": newest}, where=mine).returning(
+        sessions.c.id
+    )
 
 
 def get(conn: Connection, session: str, principal: str | None) -> Session | None:

@@ -27,7 +27,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
-REVISION: Final = "0004"
+REVISION: Final = "0005"
 """The newest migration. Lets a process see that there is nothing to migrate without loading alembic."""
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
@@ -60,8 +60,17 @@ class Money(TypeDecorator[Decimal]):
 
 
 def insert(conn: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
-    """An INSERT of this connection's dialect, with its ON CONFLICT clauses."""
-    return postgresql.insert(table) if conn.dialect.name == "postgresql" else sqlite.insert(table)
+    """An INSERT of this connection's dialect, with its ON CONFLICT clauses.
+
+    What runs with every message keeps the statement that it builds (a cached function of the dialect's name), and gives
+    values as parameters: SQLAlchemy takes longer to build and to look up a statement than SQLite to carry it out.
+    """
+    return insert_into(conn.dialect.name, table)
+
+
+def insert_into(dialect: str, table: Table) -> sqlite.Insert | postgresql.Insert:
+    """The same, by the name of the dialect."""
+    return postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
 
 
 def _json(name: str) -> Column[Any]:
@@ -185,8 +194,40 @@ reminders = Table(
     Column("session", Text, nullable=False),
     Column("state", Text, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
+    Column("rule", Text),
+    Column("zone", Text),
+    Column("language", Text),
+    Column("claim", Text),
+    Column("claimed_ms", BigInteger),
+    Column("told_by", Text),
+    Column("told_due_ms", BigInteger),
     Index(None, "state", "due_ms"),
     Index(None, "principal", "due_ms"),
+)
+
+# `day` is an ISO date. `sets` is what `workers/tools/workout.py` makes of a line.
+gym_entries = Table(
+    "gym_entries",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("principal", Text, nullable=False),
+    Column("day", Text, nullable=False),
+    _text("exercise"),
+    _json("sets"),
+    _text("note"),
+    Column("created_ms", BigInteger, nullable=False),
+    Index(None, "principal", "day"),
+)
+
+gym_routines = Table(
+    "gym_routines",
+    metadata,
+    Column("principal", Text, nullable=False),
+    _text("folded"),
+    _text("name"),
+    _json("plan"),
+    Column("updated_ms", BigInteger, nullable=False),
+    PrimaryKeyConstraint("principal", "folded"),
 )
 
 bullets = Table(

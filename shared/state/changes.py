@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from shared.contract import NodeResult
@@ -63,6 +63,12 @@ class Change:
     def event(self, kind: str, **data: Any) -> None:
         """Adds a public event."""
         self.events.append((kind, data))
+
+    def behind(self, first: Change | None) -> Change:
+        """One change that does what `first` does and then what this one does. `first` has entries and events only."""
+        if first is None:
+            return self
+        return replace(self, entries=[*first.entries, *self.entries], events=[*first.events, *self.events])
 
     def body(self) -> dict[str, Any]:
         """The script's argument. Planned nodes are log entries as well as ledger rows."""

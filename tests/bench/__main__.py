@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 
 from tests.bench import (
+    ctx5,
     early,
     elision,
     first_token,
@@ -40,6 +41,7 @@ MEASUREMENTS: dict[str, Callable[[], None]] = {
     "early": early.measure,
     "graphcost": graph_cost.measure,
     "dag6": elision.measure,
+    "ctx5": ctx5.measure,
     "llm": llm.measure,
     "dur2": recovery.measure,
 }

@@ -5,12 +5,17 @@ report tool that returns their figures. `after` is the prompt of the model call 
 characters; `before` is the same prompt with the full outputs out of the log in place of the lines that stand for them.
 `results_saved` is the same for the tool results alone. `facts` counts those of the demonstration's checklist that are
 still in the prompt's tool results.
+
+What is saved depends on how long the documents are, since the rest of a prompt (instructions, tools, calls) stays: the
+shipped ones are as long as readable pages are, and the same is measured over abridged ones. `document_chars` is the
+mean length of the documents.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
+import re
+import statistics
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -25,6 +30,7 @@ from tests.support.model_server import ModelServer
 CHARS_PER_TOKEN = 4
 REVIEWS = r"^reviews-.*\.md$"
 NEEDED = ("file_read", "file_grep", "bench_report")
+ABRIDGED = (1000, 500)
 
 
 def calls() -> list[dict[str, Any]]:
@@ -35,6 +41,20 @@ def calls() -> list[dict[str, Any]]:
     reviews = [call("file_read", path=f"${n}.matches[0].text") for n in range(7, 12)]
     documents = [f"${n}.text" for n in (*range(1, 7), *range(12, 17))]
     return [*reads, *searches, *reviews, call("bench_report", title="Kitchen composters", documents=documents)]
+
+
+def abridged(text: str, most: int) -> str:
+    """A document of at most about `most` characters: its figures and the name of its reviews, and of the prose what has
+    room. Shorter than figures and name it does not become."""
+    head, *prose = text.split("\n## ")
+    names = re.findall(REVIEWS, text, re.MULTILINE)
+    kept = "\n".join([head.rstrip(), *names, ""])
+    for section in prose:
+        for row in f"## {section}".splitlines(keepends=True):
+            if len(kept) + len(row) > most:
+                return kept
+            kept += row if not re.fullmatch(REVIEWS, row.strip()) else ""
+    return kept
 
 
 def _tool_texts(body: dict[str, Any]) -> list[str]:
@@ -62,19 +82,28 @@ def _tokens(value: Any) -> int:
 
 
 def measure() -> None:
-    """Prints one line."""
+    """Prints a line for the shipped documents, and one for each abridged form of them."""
+    shipped = {path.name: path.read_text("utf-8") for path in DOCUMENTS.iterdir()}
     with tempfile.TemporaryDirectory(prefix="cpz-") as folder:
         workspace = Path(folder) / "workspace"
-        shutil.copytree(DOCUMENTS, workspace)
         with ModelServer(rules=script(calls())) as model, system(model.url, workspace=workspace) as running:
             client = Client.connect(running.redis_url)
-            ask(client, "elision", text="research", nodes=len(calls()), tools=NEEDED)
-            after = model.requests[-1].body
-            before = _restored(after, client.history("elision"))
+            for most in (None, *ABRIDGED):
+                short = shipped if most is None else {name: abridged(text, most) for name, text in shipped.items()}
+                for name, text in short.items():
+                    (workspace / name).write_text(text, "utf-8")
+                session = f"elision-{most}"
+                ask(client, session, text="research", nodes=len(calls()), tools=NEEDED)
+                after = model.requests[-1].body
+                _report(short, _restored(after, client.history(session)), after)
+
+
+def _report(documents: dict[str, str], before: dict[str, Any], after: dict[str, Any]) -> None:
     told = "\n".join(_tool_texts(after))
     results = [_tokens(_tool_texts(body)) for body in (before, after)]
     line(
         "DAG6",
+        document_chars=round(statistics.mean(len(t) for name, t in documents.items() if name != "AGENTS.md")),
         before=_tokens(before),
         after=_tokens(after),
         saved=1 - _tokens(after) / _tokens(before),

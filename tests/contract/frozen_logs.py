@@ -7,6 +7,7 @@ It never touches a file that is there: what an old version wrote cannot be writt
 
 from __future__ import annotations
 
+import itertools
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from shared.client import Client
-from shared.entries import Stored, decode
+from shared.entries import Event, Stored, decode
 from shared.fold import RunFold, SessionFold
 from shared.llm.check import repair
 from shared.llm.dialects import dialect_of
@@ -49,13 +50,17 @@ def decoded(entries: Iterable[Entry]) -> list[Stored]:
 def folded(entries: Iterable[Entry]) -> dict[str, Any]:
     """What this version makes of a log, as plain JSON: the provider's messages per dialect, runs, facts, groups."""
     fold = SessionFold.of(decoded(entries))
-    summary = {
+    summary: dict[str, Any] = {
         "messages": {dialect: _encoded(dialect, fold.messages) for dialect in PROVIDERS},
         "runs": {run: _run(one) for run, one in fold.runs.items() if one.message},
         "facts": {name: [fact.version, fact.row] for name, fact in fold.facts.items()},
         "offered_groups": list(fold.conversation("").offered_groups),
         "offered_tools": list(fold.conversation("").offered_tools),
     }
+    if threads := [run for run, one in fold.runs.items() if one.message and one.message.parent]:
+        summary["threads"] = {run: _encoded("openai", fold.conversation(run).messages) for run in threads}
+    if fold.granted:
+        summary["granted"] = [[one.node, one.tool, one.scope] for one in fold.granted]
     plain: dict[str, Any] = json.loads(json.dumps(summary))
     return plain
 
@@ -82,7 +87,19 @@ def _run(run: RunFold) -> dict[str, Any]:
         "has_context": run.has_context,
         "offered": list(run.offered),
         "ended": [run.ended.state, run.ended.finish_reason, run.ended.answer] if run.ended else None,
+        **_waits(run),
     }
+
+
+def _waits(run: RunFold) -> dict[str, Any]:
+    """What logs of before there were waits have nothing of."""
+    found = {
+        "waiting": {node: [wait.kind, wait.tool, wait.run] for node, wait in run.waiting.items()},
+        "open_waits": list(run.open_waits),
+        "decided": {node: [one.allowed, one.scope, one.text] for node, one in run.decided.items()},
+        "facts_seen": run.facts_seen,
+    }
+    return {name: value for name, value in found.items() if value}
 
 
 class Stage:
@@ -251,6 +268,72 @@ def taken_over(stage: Stage, session: str) -> None:
     stage.client.wait(submitted, 60)
 
 
+def _seen(stage: Stage, session: str, kind: str, count: int = 1) -> list[Event]:
+    """The first events of a kind in a session."""
+    events = (e for e in stage.client.stream(session, timeout=30) if e.type == kind)
+    return list(itertools.islice(events, count))
+
+
+def approvals(stage: Stage, session: str) -> None:
+    """Calls that are approved and denied, one that feeds another, and a grant for the session."""
+    asked = (call("chaos_ask", tag="no"), call("chaos_ask", tag="yes"), call("chaos_look", tag="${2.tag}-b"))
+    stage.model.script([asks(*asked), says("done: {{results}}")])
+    submitted = stage.client.submit("go", session=session)
+    by_tag = {e.data["args"]["tag"]: e.data["node"] for e in _seen(stage, session, "approval.requested", 2)}
+    stage.client.deny(by_tag["no"], "not that one")
+    stage.client.approve(by_tag["yes"], "session")
+    stage.client.wait(submitted, 60)
+    stage.ask("again", session, asks(call("chaos_ask", tag="granted")), says("without asking"))
+
+
+def questions(stage: Stage, session: str) -> None:
+    """A question and its answer, times that are waited for, and a run in which nobody can be asked."""
+    question = call("ask_user", question="which?", options=["red", "blue"], recommended="red")
+    stage.model.script([asks(question, call("wait", seconds=0.3), call("wait")), says("blue it is")])
+    submitted = stage.client.submit("go", session=session)
+    [asked] = _seen(stage, session, "question.asked")
+    stage.client.answer(asked.data["node"], "2")
+    stage.client.wait(submitted, 60)
+    alone = asks(call("ask_user", question="may I?"), call("chaos_ask", tag="headless"))
+    stage.ask("alone", session, alone, says("nobody there"), approvals="deny")
+
+
+def subagents(stage: Stage, session: str) -> None:
+    """Two at once, of which one is told by a person and of a fact that the other sets; one that is cancelled alone."""
+    rules = [
+        {"when": {"system": "You lead", "user": "go", "step": 0}, "then": {"calls": [_task("look"), _task("set")]}},
+        {"when": {"system": "You lead", "user": "more", "step": 0}, "then": {"calls": [_task("hang")]}},
+        says("all told: {{results}}", system="You lead"),
+        says("visto", system="You help", user="in Spanish"),
+        *_helper("look", call("chaos_look", tag=session, after=session)),
+        *_helper("set", call("fact_set", name="colour", value="green")),
+        *_helper("hang", call("chaos_look", tag="hanging", after="never")),
+    ]
+    stage.model.script(rules)
+    submitted = stage.client.submit("go", session=session, agent="lead")
+    started = {e.data["text"]: e.data["run"] for e in _seen(stage, session, "subagent.started", 2)}
+    probe.await_line(stage.system, f"look {session}")
+    stage.client.control("steer", run=started["look"], text="in Spanish, please")
+    _seen(stage, session, "subagent.finished")
+    probe.open_gate(stage.system, session)
+    stage.client.wait(submitted, 60)
+    submitted = stage.client.submit("more", session=session, agent="lead")
+    hanging = _seen(stage, session, "subagent.started", 3)[-1].data["run"]
+    probe.await_line(stage.system, "look hanging")
+    stage.client.cancel(run=hanging)
+    stage.client.wait(submitted, 60)
+
+
+def _task(task: str) -> dict[str, Any]:
+    return call("agent_helper", task=task)
+
+
+def _helper(task: str, *rows: dict[str, Any]) -> list[dict[str, Any]]:
+    """Rules of a subagent with one task."""
+    when = {"system": "You help", "user": task}
+    return [{"when": {**when, "step": 0}, "then": {"calls": list(rows)}}, says(f"{task}: done", **when, min_step=1)]
+
+
 SCENES: tuple[Callable[[Stage, str], None], ...] = (
     simple,
     references,
@@ -266,6 +349,9 @@ SCENES: tuple[Callable[[Stage, str], None], ...] = (
     anthropic,
     unknown_outcome,
     taken_over,
+    approvals,
+    questions,
+    subagents,
 )
 
 
@@ -288,6 +374,8 @@ def main() -> None:
     modules = [str(Path(str(module.__file__))) for module in (probe_tools, chaos_tools)]
     with tempfile.TemporaryDirectory() as agents, ModelServer() as model:
         Path(agents, "planner.md").write_text("---\nname: planner\ncalls: plan\n---\nYou plan.")
+        Path(agents, "lead.md").write_text("---\nname: lead\nsubagents: [helper]\n---\nYou lead.")
+        Path(agents, "helper.md").write_text("---\nname: helper\n---\nYou help.")
         providers = {
             "rehearsal": {"preset": "rehearsal", "base_url": model.url},
             "other": {"preset": "rehearsal", "dialect": "anthropic", "base_url": model.url.removesuffix("/v1")},
@@ -298,6 +386,7 @@ def main() -> None:
             "CAPATAZ_ROUTING__ENCODER": "off",
             "CAPATAZ_COORDINATOR__AGENTS_DIR": agents,
             "CAPATAZ_PLAYBOOK__ENABLED": "false",
+            "CAPATAZ_PERMISSIONS__RULES": '[{"action": "ask", "tools": ["chaos_ask"]}]',
         }
         with System(model_url=model.url, env=env) as system:
             for scene in missing:

@@ -25,6 +25,7 @@ from shared.sql.archive import ArchivedEntry
 from tests.unit.sql import (
     test_archive,
     test_artifacts,
+    test_gym,
     test_notes,
     test_playbook,
     test_reminders,
@@ -38,6 +39,7 @@ pytestmark = pytest.mark.integration
 _MODULES = (
     test_archive,
     test_artifacts,
+    test_gym,
     test_notes,
     test_playbook,
     test_reminders,

@@ -61,7 +61,7 @@ def evaluate(expression: str) -> Result:
         raise ArithmeticProblem("the result is too large") from error
     except RecursionError as error:
         raise ArithmeticProblem("the expression is nested too deeply") from error
-    return Result(number, *_written(number))
+    return Result(number, *written(number))
 
 
 def _normalised(expression: str) -> str:
@@ -244,7 +244,8 @@ class _Evaluator:
             raise ArithmeticProblem(f"{name} is not defined there") from error
 
 
-def _written(number: Number) -> tuple[str, bool]:
+def written(number: Number) -> tuple[str, bool]:
+    """The number as people write it, and whether that is exactly it."""
     if isinstance(number, float):
         return _plain(Decimal(repr(number)).normalize(Context(prec=_DIGITS))), False
     if number.denominator == 1:

@@ -1,4 +1,4 @@
-"""Files of the workspace, read only; `workers.tools.paths` keeps every path inside it."""
+"""Reading files of the workspace; `workers.tools.paths` keeps every path inside it."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ GROUP = GroupSpec(
         "es": (
             "archivo", "archivos", "fichero", "ficheros", "carpeta", "carpetas", "directorio", "documento",
             "documentos", "lee el archivo", "abre el archivo", "espacio de trabajo", "md", "txt", "csv", "pdf",
+            "parche",
         ),
         "en": (
             "file", "files", "folder", "folders", "directory", "document", "documents", "workspace", "read the file",
-            "open the file", "grep", "glob", "md", "txt", "csv", "pdf",
+            "open the file", "grep", "glob", "md", "txt", "csv", "pdf", "patch",
         ),
     },
     examples={
@@ -39,6 +40,9 @@ GROUP = GroupSpec(
             "¿en qué archivo se menciona el contrato?",
             "lista el contenido del directorio de trabajo",
             "encuentra todos los txt del proyecto",
+            "crea un archivo con este texto",
+            "cambia la versión en el fichero de configuración",
+            "aplica este parche a los archivos",
         ),
         "en": (
             "read report.md and tell me what it says",
@@ -48,6 +52,9 @@ GROUP = GroupSpec(
             "which file mentions the contract?",
             "list what is in the working directory",
             "find every txt file of the project",
+            "create a file with this text",
+            "change the version in the configuration file",
+            "apply this patch to the files",
         ),
     },
 )  # fmt: skip

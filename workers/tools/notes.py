@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated
 
 from pydantic import Field, JsonValue
+from sqlalchemy import Connection
 
 from shared.compress import snippet
 from shared.contract import Effect, GroupSpec
 from shared.errors import ModelError
 from shared.sql import notes
+from shared.sql.notes import fold
 from workers.context import ToolContext
 from workers.declare import ToolOutput, tool
 
@@ -51,6 +54,9 @@ GROUP = GroupSpec(
         ),
     },
 )  # fmt: skip
+
+_CANDIDATES = 200
+_SOME_WORDS = 8
 
 _Id = Annotated[str, Field(description="The note's id, as note_list or note_search gave it")]
 _Title = Annotated[str, Field(description="Short name; a note with the same title is replaced", min_length=1)]
@@ -117,12 +123,43 @@ async def note_list(
 )
 async def note_search(
     ctx: ToolContext,
-    query: Annotated[str, Field(description="Words that must all occur; case and accents do not matter")],
+    query: Annotated[str, Field(description="Words to look for; case and accents do not matter")],
     limit: _Limit = 10,
 ) -> ToolOutput:
-    """Finds the user's notes whose title, text or tags hold all the words, and returns them whole."""
-    found = await ctx.services.db.run(lambda conn: notes.search(conn, ctx.principal, query, limit))
-    return _listed(found, f"No note holds all of: {query}", whole=True)
+    """Finds the user's notes by words in title, text or tags, the best match first, and returns them whole."""
+    words = sorted(set(fold(query).split()))
+    found = await ctx.services.db.run(lambda conn: notes.search(conn, ctx.principal, query, _CANDIDATES))
+    if found or len(words) < 2:
+        return _listed(ranked(found, words)[:limit], f"No note holds: {query}", whole=True)
+    some = await ctx.services.db.run(lambda conn: _holding_some(conn, ctx.principal, words))
+    listed = _listed(ranked(some, words)[:limit], f"No note holds any of: {query}", whole=True)
+    if not some:
+        return listed
+    return ToolOutput(listed.value, f"No note holds all the words; these hold some:\n{listed.seen}")
+
+
+def _holding_some(conn: Connection, principal: str, words: Sequence[str]) -> list[notes.Note]:
+    found = {note.id: note for word in words[:_SOME_WORDS] for note in notes.search(conn, principal, word, _CANDIDATES)}
+    return list(found.values())
+
+
+def ranked(found: Sequence[notes.Note], words: Sequence[str]) -> list[notes.Note]:
+    """Notes by how well they fit folded words, the best first: in the title, in the tags, as whole words, at all.
+
+    Equal ones stay in their order.
+    """
+
+    def score(note: notes.Note) -> float:
+        fields = ((4.0, note.title), (3.0, " ".join(note.tags)), (1.0, note.text))
+        return sum(weight * _fit(word, fold(text)) for word in words for weight, text in fields)
+
+    return sorted(found, key=score, reverse=True)
+
+
+def _fit(word: str, text: str) -> float:
+    if word not in text:
+        return 0.0
+    return 1.0 if re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) else 0.5
 
 
 @tool(

@@ -12,7 +12,8 @@ import functools
 import ipaddress
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 import httpx
 
@@ -22,9 +23,34 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 """(host, port) -> textual addresses, in order of preference. Raises OSError when there are none."""
 
+PORTS = (80, 443, 8080, 8443)
+
 _MAX_TRIED = 4
 _NAT64 = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
 _COMPATIBLE = ipaddress.IPv6Network("::/96")
+_RELAYS = ipaddress.IPv4Network("192.88.99.0/24")
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What may be connected to beyond public addresses at `ports`.
+
+    `private` has hosts, which may have any address, and networks (CIDR); neither is bound to the ports. A network is
+    for whatever name leads into it.
+    """
+
+    private: tuple[str, ...] = ()
+    ports: tuple[int, ...] = PORTS
+
+    def names(self, host: str) -> bool:
+        """True for a host that is listed by its name or address."""
+        return _normal(host) in {_normal(entry) for entry in self.private if "/" not in entry}
+
+    def covers(self, address: Address) -> bool:
+        """True for an address of a listed network."""
+        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+            address = address.ipv4_mapped
+        return any(address in ipaddress.ip_network(entry) for entry in self.private if "/" in entry)
 
 
 def is_public(address: Address) -> bool:
@@ -32,7 +58,7 @@ def is_public(address: Address) -> bool:
     if address.is_multicast or not address.is_global:
         return False
     if isinstance(address, ipaddress.IPv4Address):
-        return True
+        return address not in _RELAYS
     if address.is_site_local or address.scope_id or address in _COMPATIBLE or address in _NAT64[1]:
         return False
     inner = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
@@ -51,26 +77,32 @@ def _normal(host: str) -> str:
     return host.casefold().rstrip(".")
 
 
-async def checked_addresses(host: str, port: int, resolve: Resolve, allowed: Iterable[str]) -> list[str]:
-    """Addresses of `host` that may be connected to: all of them public, unless the host is one of `allowed`.
+async def checked_addresses(host: str, port: int, resolve: Resolve, reach: Reach) -> list[str]:
+    """Addresses of `host` that may be connected to at `port`: all of them public, or what `reach` lists.
 
-    Raises ModelError when the name has no address, or any that is not public.
+    Raises ModelError when the name has no address, any that is not public, or the port is not one of those allowed.
     """
     try:
         found = await resolve(host, port)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         raise ModelError(f"{host} has no address", hint="check the spelling of the host", code="unreachable") from error
     if not found:
         raise ModelError(f"{host} has no address", hint="check the spelling of the host", code="unreachable")
-    if _normal(host) in {_normal(name) for name in allowed}:
+    if reach.names(host):
         return found
-    for text in found:
-        if not is_public(ipaddress.ip_address(text)):
-            raise ModelError(
-                f"{host} is not on the public internet",
-                hint="only public addresses can be fetched; the operator can list a host in web.allow_private",
-                code="private_address",
-            )
+    outside = [address for address in map(ipaddress.ip_address, found) if not reach.covers(address)]
+    if not all(is_public(address) for address in outside):
+        raise ModelError(
+            f"{host} is not on the public internet",
+            hint="only public addresses can be fetched; the operator can list a host in web.allow_private",
+            code="private_address",
+        )
+    if outside and port not in reach.ports:
+        raise ModelError(
+            f"port {port} of {host} may not be fetched",
+            hint=f"allowed are {', '.join(map(str, reach.ports))}; the operator can change web.ports",
+            code="port_refused",
+        )
     return found
 
 
@@ -87,23 +119,23 @@ class PublicTransport(httpx.AsyncBaseTransport):
 
     def __init__(
         self,
+        reach: Reach = Reach(),
         *,
-        allowed: Iterable[str] = (),
         resolve: Resolve = system_resolve,
         inner: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self._allowed = tuple(allowed)
+        self._reach = reach
         self._resolve = resolve
         self._inner = inner or httpx.AsyncHTTPTransport(verify=_tls(), limits=httpx.Limits(max_keepalive_connections=0))
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Sends the request to a checked address. Raises ModelError when there is none, else what httpx raises."""
         url = request.url
-        if url.scheme not in ("http", "https") or not url.host:
+        if url.scheme not in ("http", "https") or not url.raw_host:
             raise ModelError(f"{url.scheme or 'no scheme'}: only http and https can be fetched", code="bad_url")
         host = url.raw_host.decode("ascii")
         port = url.port or (443 if url.scheme == "https" else 80)
-        addresses = await checked_addresses(host, port, self._resolve, self._allowed)
+        addresses = await checked_addresses(host, port, self._resolve, self._reach)
         for address in addresses[:_MAX_TRIED]:
             pinned = httpx.Request(
                 request.method,

@@ -1,10 +1,10 @@
-"""Time and arithmetic."""
+"""Time, dates, arithmetic and units."""
 
 from __future__ import annotations
 
 import difflib
 import functools
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from fractions import Fraction
 from typing import Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
@@ -15,24 +15,31 @@ from shared.contract import Effect, GroupSpec
 from shared.errors import ModelError
 from workers.context import ToolContext
 from workers.declare import ToolOutput, tool
-from workers.tools.arithmetic import ArithmeticProblem, evaluate
+from workers.tools.arithmetic import ArithmeticProblem, evaluate, written
+from workers.tools.days import add_months, find_day, past_day
+from workers.tools.timewords import WhenError, plain
+from workers.tools.units import UnitProblem, convert, find_unit
 from workers.tools.when import fold
 
 GROUP = GroupSpec(
     name="utility",
-    title="Time and arithmetic",
+    title="Time, dates, arithmetic and units",
     keywords={
         "es": (
             "qué hora", "la hora", "hora es", "hora actual", "hora local", "qué día es", "qué fecha", "fecha de hoy",
             "a qué día estamos", "zona horaria", "calcula", "calcular", "calculadora", "cálculo", "cuánto es",
             "cuánto son", "cuántos son", "suma", "sumar", "resta", "restar", "multiplica", "multiplicar", "divide",
-            "dividir", "dividido", "por ciento", "porcentaje", "raíz cuadrada", "elevado a",
+            "dividir", "dividido", "por ciento", "porcentaje", "raíz cuadrada", "elevado a", "convierte", "convertir",
+            "en millas", "en kilómetros", "en libras", "en grados fahrenheit", "días faltan", "cuántos días",
+            "qué día cae", "días entre", "cuántos kilos son", "cuántas libras son", "cuántos kilómetros son",
         ),
         "en": (
             "what time", "time is it", "current time", "local time", "the time in", "what day is", "what date",
             "today's date", "the date today", "time zone", "timezone", "calculate", "calculator", "calculation",
             "how much is", "add up", "subtract", "multiply", "multiplied", "divide", "divided", "percent", "percentage",
-            "square root", "compute", "to the power of", "work out",
+            "square root", "compute", "to the power of", "work out", "convert", "in miles", "in kilometers",
+            "in pounds", "in fahrenheit", "in celsius", "how many pounds is",
+            "how many kilos are", "how many days", "days until", "days between", "what day does",
         ),
     },
     examples={
@@ -44,6 +51,8 @@ GROUP = GroupSpec(
             "suma 12,5 y 7,25",
             "dime la raíz cuadrada de 144",
             "¿qué hora es ahora en Buenos Aires?",
+            "¿cuántos kilos son 150 libras?",
+            "¿cuántos días faltan para el 24 de diciembre?",
         ),
         "en": (
             "what time is it in Tokyo?",
@@ -53,6 +62,8 @@ GROUP = GroupSpec(
             "add 12.5 and 7.25",
             "tell me the square root of 144",
             "what time is it now in Buenos Aires?",
+            "how many kilos are 150 pounds?",
+            "how many days until december 24th?",
         ),
     },
 )  # fmt: skip
@@ -171,3 +182,84 @@ def calculate(
     return ToolOutput(
         {"result": number, "text": result.text, "exact": result.exact}, f"{expression.strip()} {sign} {result.text}"
     )
+
+
+@tool(
+    group="utility",
+    effect=Effect.READ,
+    timeout_s=5.0,
+    keywords={"es": ("convierte", "unidades"), "en": ("convert", "units")},
+    examples={"es": ("pasa 30 millas a kilómetros",), "en": ("convert 30 miles to kilometres",)},
+)
+def convert_units(
+    ctx: ToolContext,
+    value: Annotated[str, Field(description="A number, or an expression for calculate", min_length=1)],
+    source: Annotated[str, Field(description="Unit of the value: symbol or name, such as mi, libras, °F, kWh, mpg")],
+    target: Annotated[str, Field(description="Unit that is wanted")],
+) -> ToolOutput:
+    """Converts a quantity from one unit of measurement to another (no currencies)."""
+    try:
+        given = evaluate(value).number
+        one, other = find_unit(source), find_unit(target)
+        found = convert(Fraction(given), one, other)
+    except (ArithmeticProblem, UnitProblem) as error:
+        raise ModelError(f"nothing was converted: {error}", code="bad_arguments") from error
+    text, exact = written(found if (one.exact and other.exact) or one == other else float(found))
+    result = f"{value.strip()} {one.symbol} {'=' if exact else '≈'} {text} {other.symbol}"
+    return ToolOutput({"result": float(found), "text": text, "unit": other.symbol}, result)
+
+
+@tool(
+    group="utility",
+    effect=Effect.READ,
+    timeout_s=5.0,
+    keywords={"es": ("días faltan", "días entre", "qué día cae"), "en": ("days until", "days between", "weekday of")},
+    examples={"es": ("¿cuántos días faltan para navidad?",), "en": ("how many days until christmas?",)},
+)
+async def date_calc(
+    ctx: ToolContext,
+    start: Annotated[str, Field(description="A day: 2026-03-01, today, next friday, 3 de mayo; empty: today")] = "",
+    until: Annotated[str, Field(description="Another day, to count the days between")] = "",
+    days: Annotated[int, Field(description="Days to add; negative: back", ge=-200_000, le=200_000)] = 0,
+    months: Annotated[int, Field(description="Months to add; negative: back", ge=-6_000, le=6_000)] = 0,
+) -> ToolOutput:
+    """Tells weekday and week of a day, adds days and months to it, and counts the days up to another day."""
+    today = datetime.fromtimestamp(ctx.services.now(), find_zone(ctx.settings.workflows.timezone)).date()
+    try:
+        first = add_months(_day(start, today), months) + timedelta(days=days)
+        last = _day(until, today) if until else None
+    except (WhenError, ValueError, OverflowError) as error:
+        raise ModelError(f"no such date: {error}", hint="write days as 2026-03-01", code="bad_arguments") from error
+    value: dict[str, JsonValue] = {
+        "date": first.isoformat(),
+        "weekday": f"{first:%A}",
+        "week": first.isocalendar().week,
+    }
+    text = f"{first} is a {first:%A}, in ISO week {first.isocalendar().week}"
+    if last is not None:
+        between, working = (last - first).days, _working_days(first, last)
+        value |= {"until": last.isoformat(), "days": between, "working_days": working}
+        weeks, rest = divmod(abs(between), 7)
+        text += f"\n{first} to {last} ({last:%A}): {between} days ({weeks} weeks and {rest} days; {working} Mon-Fri)"
+    return ToolOutput(value, text)
+
+
+def _day(said: str, today: date) -> date:
+    """A day in words; one without a year lies ahead."""
+    words = plain(said)
+    if not words:
+        return today
+    if len(words) == len("2026-03-01") and words[4] == words[7] == "-":
+        return date.fromisoformat(words)
+    ahead = next((day for day in find_day(words, today) or () if day >= today), None)
+    day = ahead or past_day(words, today)
+    if day is None:
+        raise WhenError(f"cannot read a day from {said[:60]!r}")
+    return day
+
+
+def _working_days(first: date, last: date) -> int:
+    """Mondays to Fridays from the first day on, the last one not counted; holidays are not known here."""
+    low, high = min(first, last), max(first, last)
+    weeks, rest = divmod((high - low).days, 7)
+    return weeks * 5 + sum((low.weekday() + n) % 7 < 5 for n in range(rest))

@@ -31,7 +31,7 @@ from pydantic import JsonValue
 from shared.contract import Effect, StepSpec, WorkflowSpec
 from shared.errors import ConfigError
 from shared.names import QUEUE_WORKFLOWS
-from workers.context import ToolContext
+from workers.context import Services, ToolContext
 from workers.declare import Tool, ToolOutput, Workflow, place, tool
 
 Inputs = Mapping[str, Any]
@@ -96,11 +96,18 @@ def prompt_file(package: str, name: str) -> str:
 
 
 def workflow(
-    name: str, *, title: str, result: str, cron: str = "", hidden: bool = False
+    name: str,
+    *,
+    title: str,
+    result: str,
+    cron: str = "",
+    hidden: bool = False,
+    when: Callable[[Services], Awaitable[bool]] | None = None,
 ) -> Callable[[Callable[[], Steps]], Workflow]:
     """Declares the workflow whose steps the function returns.
 
-    `result` names the step whose output is the run's answer; `cron` is the default schedule. Raises ConfigError,
+    `result` names the step whose output is the run's answer; `cron` is the default schedule, and `when` whether one of
+    its slots has anything to do, so that a frequent schedule leaves no runs that did nothing. Raises ConfigError,
     naming file and line, for names, needs, placeholders or cycles that cannot work.
     """
 
@@ -117,7 +124,7 @@ def workflow(
             for one in steps
         )
         spec = WorkflowSpec(name=name, title=title, steps=specs, result=result, cron=cron, hidden=hidden)
-        return Workflow(spec, tuple(tools.values()), where)
+        return Workflow(spec, tuple(tools.values()), where, when)
 
     return declare
 

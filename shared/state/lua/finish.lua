@@ -31,9 +31,9 @@ if body.up then
   hint(redis.call('HGET', P .. 'run:' .. parent, 'owner'), 'node', parent, stored[8])
 else
   redis.call('HDEL', P .. 'session:' .. sid, 'active')
+  redis.call('HSET', P .. 'session:' .. sid, 'updated', at)
   keep_session(cfg, sid)
 end
-redis.call('HSET', P .. 'session:' .. sid, 'updated', at)
 redis.call('SREM', P .. 'runs:active', run)
 redis.call('SREM', P .. 'runs:active:' .. stored[6], run)
 for _, name in ipairs(redis.call('SMEMBERS', rkey .. ':replies')) do

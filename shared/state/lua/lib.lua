@@ -62,12 +62,32 @@ local function summon(run)
   end
 end
 
+-- The clocks of those that are parked for a subagent stand still while it waits for people: from `since` to `at`,
+-- without what another subagent has stopped them for already.
+local function stop_clocks_above(run, since, at)
+  local parent = redis.call('HGET', P .. 'run:' .. run, 'parent')
+  while parent do
+    local key = P .. 'run:' .. parent
+    local r = redis.call('HMGET', key, 'state', 'parked', 'clock', 'stopped_until', 'parent')
+    if r[1] ~= 'parked' or r[3] == 'stopped' then return end
+    local from = math.max(since, tonumber(r[2]), tonumber(r[4] or 0))
+    if from < at then
+      redis.call('HINCRBY', key, 'waited', at - from)
+      redis.call('HSET', key, 'stopped_until', at)
+    end
+    parent = r[5]
+  end
+end
+
 -- Ends the parking of a run: it may be taken over again. `at` counts what its clock shall not.
 local function wake(run, at)
   local key = P .. 'run:' .. run
   local r = redis.call('HMGET', key, 'state', 'parked', 'clock')
   if r[1] ~= 'parked' then return end
-  if r[3] == 'stopped' then redis.call('HINCRBY', key, 'waited', at - tonumber(r[2])) end
+  if r[3] == 'stopped' then
+    redis.call('HINCRBY', key, 'waited', at - tonumber(r[2]))
+    stop_clocks_above(run, tonumber(r[2]), at)
+  end
   redis.call('HSET', key, 'state', 'active', 'owner', '', 'nonce', '', 'expected', 1)
   redis.call('ZREM', P .. 'runs:parked', run)
   redis.call('SADD', P .. 'runs:active', run)

@@ -173,9 +173,8 @@ local function cancel_queued(run, session)
   end
 end
 
--- The run of the only thing in a session that waits for a person; nothing, and the entry is refused, if there is not
--- exactly one.
-local function waiting_run(d, raw)
+-- The only node in a session that waits for a person; nothing, and the entry is refused, if there is not exactly one.
+local function waiting_node(d, raw)
   local skey = P .. 'session:' .. d.session
   if redis.call('HGET', skey, 'owner') ~= principal then
     return refuse(d, 'not_found', 'no such session of yours', nil, raw)
@@ -187,7 +186,7 @@ local function waiting_run(d, raw)
     table.sort(nodes)
     return refuse(d, 'ambiguous', 'several nodes wait, name one as node: ' .. table.concat(nodes, ', '), nil, raw)
   end
-  return string.match(nodes[1], '^[^.]+')
+  return nodes[1]
 end
 
 local function control(d, raw)
@@ -197,10 +196,13 @@ local function control(d, raw)
     end
     return
   end
-  local run = d.target_run or ''
+  local run, mail = d.target_run or '', d.mail
   if run == '' and d.answers then
-    run = waiting_run(d, raw)
-    if not run then return end
+    local node = waiting_node(d, raw)
+    if not node then return end
+    run = string.match(node, '^[^.]+')
+    -- It is about this node, whatever waits by the time it is read. (Without one, `mail` does not name any.)
+    mail = '{"node":' .. cjson.encode(node) .. ',' .. string.sub(mail, 2)
   elseif run == '' and d.session ~= '' then
     run = redis.call('HGET', P .. 'session:' .. d.session, 'active') or ''
   end
@@ -220,7 +222,7 @@ local function control(d, raw)
     return refuse(d, 'ended', 'the run has ended already', nil, raw)
   end
   remember(d, run)
-  post(run, d.mail, at)
+  post(run, mail, at)
   if d.reply_to and d.reply_to ~= '' then push_reply(cfg, d.reply_to, cjson.encode({ v = 1, ok = true, run = run })) end
 end
 

@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import struct
 
-from coordinator.models.images import MOST_BYTES, is_image, load_images, with_images
+from coordinator.models.images import is_image, load_images, with_images
 from shared.artifacts import Artifact
 from shared.entries import Stored, UserMessage
 from shared.fold import SessionFold
 from shared.llm.model import ImageBlock, Message, TextBlock
 from shared.messages import Attachment
+from shared.pictures import MOST_BYTES
 
 ONE, TWO = "a:" + "1" * 32, "a:" + "2" * 32
 PICTURE = ImageBlock(media_type="image/png", data="AA")
@@ -37,12 +39,17 @@ def test_the_newest_message_with_the_handle_gets_it_and_no_other_is_touched() ->
     assert with_images([answer], {ONE: PICTURE}) == (answer,)
 
 
+def gif(width: int, height: int, size: int = 13) -> bytes:
+    """A GIF whose header says that many pixels, padded to `size` bytes."""
+    return (b"GIF89a" + struct.pack("<HH", width, height)).ljust(size, b"\0")
+
+
 class Store:
     """Artifacts of `ana` by handle."""
 
-    def __init__(self, **sizes: int) -> None:
+    def __init__(self, **contents: bytes) -> None:
         self.asked: list[str] = []
-        self._sizes = sizes
+        self._contents = contents
 
     async def put(self, principal: str, data: bytes, media_type: str) -> str:
         raise NotImplementedError
@@ -50,19 +57,21 @@ class Store:
     async def get(self, principal: str, handle: str) -> Artifact:
         assert principal == "ana"
         self.asked.append(handle)
-        return Artifact(b"x" * self._sizes[handle], "image/png")
+        return Artifact(self._contents[handle], "image/png")
 
 
-def test_only_pictures_are_loaded_and_none_that_is_too_large() -> None:
+def test_pictures_are_loaded_as_what_they_are_and_nothing_that_a_provider_refuses() -> None:
     attachments = (
         Attachment(media_type="IMAGE/PNG", artifact="small"),
-        Attachment(media_type="image/png", artifact="large"),
+        Attachment(media_type="image/jpg", artifact="large"),
+        Attachment(media_type="image/png", artifact="bomb"),
+        Attachment(media_type="image/png", artifact="none"),
         Attachment(media_type="application/pdf", artifact="paper"),
         Attachment(media_type="image/tiff", artifact="strange"),
         Attachment(media_type="image/png", data="AA=="),
     )
-    assert [is_image(a) for a in attachments] == [True, True, False, False, False]
-    store = Store(small=3, large=MOST_BYTES + 1)
+    assert [is_image(a) for a in attachments] == [True, True, True, True, False, False, False]
+    store = Store(small=gif(2, 2), large=gif(2, 2, MOST_BYTES + 1), bomb=gif(60_000, 60_000), none=b"<svg/>")
     found = asyncio.run(load_images(store, "ana", attachments))
-    assert found == {"small": ImageBlock(media_type="image/png", data=base64.b64encode(b"xxx").decode())}
-    assert store.asked == ["small", "large"]
+    assert found == {"small": ImageBlock(media_type="image/gif", data=base64.b64encode(gif(2, 2)).decode())}
+    assert store.asked == ["small", "large", "bomb", "none"]

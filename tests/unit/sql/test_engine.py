@@ -3,6 +3,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
+from sqlalchemy.exc import OperationalError
 
 from shared.errors import ArchiveUnavailable, ConfigError, OperatorError, StateConflict
 from shared.settings import DataSettings, Settings, SqlSettings
@@ -220,3 +222,26 @@ def test_many_processes_may_migrate_at_once_from_any_folder(tmp_path: Path) -> N
     for process in processes:
         _, complaints = process.communicate(timeout=60)
         assert process.returncode == 0, complaints.decode()
+
+
+def test_readers_wait_for_no_writer_and_cannot_write(db: Database) -> None:
+    db.run_sync(sql("CREATE TABLE t (x INTEGER)"))
+    asyncio.run(_read_beside_a_writer(db))
+
+
+async def _read_beside_a_writer(db: Database) -> None:
+    begun, end = threading.Event(), threading.Event()
+
+    def write(conn: Connection) -> None:
+        conn.execute(text("INSERT INTO t VALUES (1)"))
+        begun.set()
+        end.wait(10)
+
+    writing = asyncio.ensure_future(db.run(write))
+    assert await asyncio.to_thread(begun.wait, 10)
+    assert await db.read(sql("SELECT * FROM t")) == []  # what is not committed is not seen
+    end.set()
+    await writing
+    assert await db.read(sql("SELECT * FROM t")) == [(1,)]
+    with pytest.raises((ArchiveUnavailable, OperationalError)):
+        await db.read(sql("INSERT INTO t VALUES (2)"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,24 @@ from workers.declare import Registry
 
 NAMES = {
     "note_save", "note_list", "note_search", "note_update", "note_delete",
-    "file_read", "file_list", "file_grep", "file_glob",
-    "web_fetch", "time_now", "calculate",
+    "file_read", "file_list", "file_grep", "file_glob", "file_write", "file_edit", "file_patch", "shell_run",
+    "web_fetch", "web_search", "weather_get", "feeds_read", "news_headlines",
+    "reddit_trending", "reddit_subreddit", "reddit_search", "time_now", "calculate",
     "todo_write", "todo_read", "fact_set", "fact_get", "find_tools", "read_artifact",
-    "reminder_add", "reminder_list", "reminder_cancel", "image_describe",
+    "reminder_add", "reminder_list", "reminder_cancel", "reminder_change", "image_describe",
+    "gym_log", "gym_history", "gym_exercises", "gym_stats", "gym_correct", "gym_delete",
+    "gym_routine_save", "gym_routines", "gym_routine_delete", "convert_units", "date_calc",
+    "image_read_text", "image_compare", "think_hard",
 }  # fmt: skip
+
+UNCONFIGURED = {
+    "storage_upload", "storage_download", "storage_list", "storage_delete", "storage_share",
+    "image_generate", "speech_to_text", "text_to_speech",
+    "tv_list", "tv_status", "tv_keys", "tv_volume", "tv_source", "tv_power",
+    "mail_list", "mail_search", "mail_folders", "mail_read", "mail_mark", "mail_send", "mail_reply",
+    "calendar_today", "calendar_upcoming", "calendar_add", "calendar_change", "calendar_delete",
+}  # fmt: skip
+"""Tools that need a service which only the operator can name."""
 
 
 def _registry() -> Registry:
@@ -35,10 +49,12 @@ def test_the_catalogue_offers_exactly_the_tools_that_exist(tmp_path: Path) -> No
     registry = _registry()
     catalogue = registry.catalogue(_settings(tmp_path))
     assert {spec.name for spec in catalogue.tools} == NAMES
-    assert catalogue.missing == {}
-    for spec in catalogue.tools:
-        tool = registry.get(spec.name)
+    assert set(catalogue.missing) == UNCONFIGURED
+    assert all(re.search(r"set \w+\.\w+|pip install", why) for why in catalogue.missing.values())
+    for name in NAMES | UNCONFIGURED:
+        tool = registry.get(name)
         assert tool is not None
+        spec = tool.spec
         assert spec.queue in QUEUES
         with pytest.raises(ModelError, match="unknown argument `zzz`"):
             tool.validate({"zzz": 1})
@@ -49,7 +65,8 @@ def test_the_catalogue_offers_exactly_the_tools_that_exist(tmp_path: Path) -> No
 
 def test_files_are_missing_without_a_workspace(tmp_path: Path) -> None:
     catalogue = _registry().catalogue(_settings(tmp_path / "absent"))
-    assert set(catalogue.missing) == {"file_read", "file_list", "file_grep", "file_glob"}
+    in_workspace = {name for name, tool in _registry().tools.items() if tool.spec.group in ("files", "shell")}
+    assert set(catalogue.missing) - UNCONFIGURED == in_workspace
     assert "workspace.dir" in catalogue.missing["file_read"]
 
 
@@ -57,7 +74,8 @@ def test_images_need_a_model_that_can_look(tmp_path: Path) -> None:
     catalogue = _registry().catalogue(
         Settings.model_validate({"workspace": {"dir": tmp_path}, "models": {"tiers": {"fast": ("x/y",)}}})
     )
-    assert set(catalogue.missing) == {"image_describe"}
+    looking = {"image_describe", "image_read_text", "image_compare"}
+    assert set(catalogue.missing) - UNCONFIGURED == {*looking, "think_hard"}
 
 
 def test_groups_speak_both_languages(tmp_path: Path) -> None:
@@ -74,8 +92,17 @@ def test_groups_speak_both_languages(tmp_path: Path) -> None:
 
 def test_what_never_changes_anything_is_read() -> None:
     effects = {name: tool.spec.effect for name, tool in _registry().tools.items()}
-    assert {name for name, effect in effects.items() if effect is Effect.WRITE} == {"reminder_add"}
-    changing = {"note_save", "note_update", "note_delete", "todo_write", "fact_set", "reminder_cancel"}
+    assert {name for name, effect in effects.items() if effect is Effect.WRITE} == {
+        "file_write", "file_edit", "file_patch", "shell_run",
+        "tv_keys", "tv_volume", "tv_power", "mail_send", "mail_reply",
+    }  # fmt: skip
+    changing = {
+        "note_save", "note_update", "note_delete", "todo_write", "fact_set", "reminder_cancel", "reminder_add",
+        "reminder_change", "gym_log", "gym_correct", "gym_delete", "gym_routine_save", "gym_routine_delete",
+        "storage_upload", "storage_download", "storage_delete", "storage_share",
+        "image_generate", "text_to_speech", "tv_source",
+        "mail_mark", "calendar_add", "calendar_change", "calendar_delete",
+    }  # fmt: skip
     assert {n for n, e in effects.items() if e is Effect.IDEMPOTENT and ":" not in n} == changing
 
 

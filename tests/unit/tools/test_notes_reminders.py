@@ -39,6 +39,19 @@ def test_notes_of_one_user_are_never_anothers(bench: Any) -> None:
     assert bench.run("note_search", query="mine").value["notes"][0]["text"] == "mine"
 
 
+def test_the_best_match_is_first_and_some_words_are_better_than_none(bench: Any) -> None:
+    bench.run("note_save", title="Varios", text="el seguro de la casa, el coche y más")
+    bench.run("note_save", title="Seguro del coche", text="póliza 77")
+    bench.run("note_save", title="Coches", text="aseguradora", tags=["seguro"])
+    titles = [note["title"] for note in bench.run("note_search", query="SEGURO coche").value["notes"]]
+    assert titles == ["Seguro del coche", "Coches", "Varios"]
+    some = bench.run("note_search", query="póliza barco")
+    assert [note["title"] for note in some.value["notes"]] == ["Seguro del coche"]
+    assert some.seen.startswith("No note holds all the words")
+    assert bench.run("note_search", query="barco vela").seen == "No note holds any of: barco vela"
+    assert len(bench.run("note_search", query="seguro", limit=2).value["notes"]) == 2
+
+
 def test_an_update_without_a_change_says_so(bench: Any) -> None:
     with pytest.raises(ModelError, match="nothing to change"):
         bench.run("note_update", id="n1")

@@ -1,19 +1,13 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from shared.contract import Catalogue
 from shared.errors import ModelError
-from shared.llm.model import ImageBlock
 from workers.tools.ranking import rank_tools
-from workers.vision.describe import image_type
-
-PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 
 
 def test_the_todo_list_is_replaced_and_read(bench: Any) -> None:
@@ -65,50 +59,6 @@ def test_an_artifact_is_paged_and_searched_by_its_owner_only(bench: Any) -> None
     assert bench.run("read_artifact", handle=handle, search="line", limit=500).seen.endswith("[more lines match]")
     with pytest.raises(ModelError):
         bench.run("read_artifact", principal="eva", handle=handle)
-
-
-def test_an_image_is_shown_to_the_vision_tier(bench: Any, workspace: Path) -> None:
-    (workspace / "gato.png").write_bytes(PNG)
-    bench.model.answer = "Un gato."
-    output = bench.run("image_describe", path="gato.png", question="¿Qué animal es?")
-    assert output.value["description"] == "Un gato."
-    tier, request = bench.model.asked[0]
-    image, question = request.messages[0].blocks
-    assert tier == "vision"
-    assert isinstance(image, ImageBlock)
-    assert base64.b64decode(image.data) == PNG
-    assert question.text == "¿Qué animal es?"
-    handle = asyncio.run(bench.services.artifacts.put("ana", PNG, "image/png"))
-    assert bench.run("image_describe", handle=handle).value["media_type"] == "image/png"
-
-
-def test_what_is_no_image_reaches_no_model(bench: Any, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (workspace / "fake.png").write_bytes(b"<svg/>")
-    with pytest.raises(ModelError, match="not a PNG"):
-        bench.run("image_describe", path="fake.png")
-    for args in ({}, {"path": "fake.png", "handle": "a:" + "0" * 32}):
-        with pytest.raises(ModelError, match="either path or handle"):
-            bench.run("image_describe", **args)
-    monkeypatch.setattr("workers.vision.describe.MAX_IMAGE_BYTES", 10)
-    (workspace / "big.png").write_bytes(PNG)
-    with pytest.raises(ModelError, match="limit is 10"):
-        bench.run("image_describe", path="big.png")
-    assert bench.model.asked == []
-
-
-@pytest.mark.parametrize(
-    ("data", "kind"),
-    [
-        (PNG, "image/png"),
-        (b"\xff\xd8\xff\xe0", "image/jpeg"),
-        (b"GIF89a..", "image/gif"),
-        (b"RIFF\0\0\0\0WEBPVP8 ", "image/webp"),
-        (b"RIFF\0\0\0\0WAVE", None),
-        (b"", None),
-    ],
-)
-def test_magic_bytes(data: bytes, kind: str | None) -> None:
-    assert image_type(data) == kind
 
 
 def test_time_in_zones_and_cities(bench: Any) -> None:

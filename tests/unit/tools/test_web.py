@@ -17,8 +17,8 @@ import pytest
 from aiohttp import web
 
 from shared.errors import ModelError
-from workers.tools.fetch import Page, Unpacker, fetch, parse_url
-from workers.tools.public_net import is_public, system_resolve
+from workers.tools.http import Page, Unpacker, fetch, parse_url
+from workers.tools.public_net import Reach, is_public, system_resolve
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 ARTICLE = (
@@ -65,7 +65,7 @@ async def local(host: str, port: int) -> list[str]:
 
 async def got(url: str, resolve: Any = local, allowed: tuple[str, ...] = ("pool.test",), **options: Any) -> Page:
     limits = {"seconds": 5.0, "max_bytes": 100_000, **options}
-    return await fetch(url, client=httpx.AsyncClient, allowed=allowed, resolve=resolve, **limits)
+    return await fetch(url, client=httpx.AsyncClient, reach=Reach(allowed), resolve=resolve, **limits)
 
 
 def refused(code: str, url: str, **options: Any) -> None:
@@ -321,3 +321,27 @@ def test_an_error_status_is_an_error(make_bench: Any) -> None:
 def test_charsets(body: bytes, header: str) -> None:
     media_type, _, charset = header.partition("; charset=")
     assert "año" in Page("http://x/", 200, media_type, charset, body).text
+
+
+def test_a_pdf_is_read_and_kept(make_bench: Any) -> None:
+    pytest.importorskip("pypdf")
+    text = b"BT /F1 24 Tf 72 700 Td (Opening hours) Tj ET"
+    parts = [
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R"
+        b" /Resources << /Font << /F1 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> >> >> >>",
+        b"<< /Length %d >>\nstream\n%s\nendstream" % (len(text), text),
+    ]
+    body = bytearray(b"%PDF-1.4\n")
+    places = []
+    for number, part in enumerate(parts, 1):
+        places.append(len(body))
+        body += b"%d 0 obj\n%s\nendobj\n" % (number, part)
+    table = len(body)
+    body += b"xref\n0 5\n0000000000 65535 f \n" + b"".join(b"%010d 00000 n \n" % place for place in places)
+    body += b"trailer\n<< /Size 5 /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF" % table
+    output, bench = _fetched(make_bench, answering(bytes(body), "application/pdf"))
+    assert "Opening hours" in output.value["text"]
+    assert "not instructions" in output.seen
+    assert asyncio.run(bench.services.artifacts.get("ana", output.value["artifact"])).data == bytes(body)

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from workers.tools.when import WhenError, parse_when
+from workers.tools.days import past_day
+from workers.tools.timewords import plain
+from workers.tools.when import WhenError, parse_when, read_when
 
 MADRID = ZoneInfo("Europe/Madrid")
 NOW = datetime(2026, 11, 10, 15, 0, tzinfo=MADRID)  # a Tuesday
@@ -67,6 +69,147 @@ def test_forms(text: str, moment: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2026-12-01 a las 7:30", "2026-12-01T07:30"),
+        ("el 2026-12-01 a las 19h", "2026-12-01T19:00"),
+        ("in 45 mins", "2026-11-10T15:45"),
+        ("in 2h", "2026-11-10T17:00"),
+        ("in 1h30", "2026-11-10T16:30"),
+        ("en 1h 15m", "2026-11-10T16:15"),
+        ("in 1.5 hours", "2026-11-10T16:30"),
+        ("en 1,5 horas", "2026-11-10T16:30"),
+        ("dentro de dos horas", "2026-11-10T17:00"),
+        ("dentro de un cuarto de hora", "2026-11-10T15:15"),
+        ("en tres cuartos de hora", "2026-11-10T15:45"),
+        ("in a quarter of an hour", "2026-11-10T15:15"),
+        ("in two hours and a half", "2026-11-10T17:30"),
+        ("en dos horas y media", "2026-11-10T17:30"),
+        ("en treinta y cinco minutos", "2026-11-10T15:35"),
+        ("in twenty-five minutes", "2026-11-10T15:25"),
+        ("en 30 segundos", "2026-11-10T15:00:30"),
+        ("20 minutes from now", "2026-11-10T15:20"),
+        ("two days from now", "2026-11-12T15:00"),
+        ("dentro de 3 días a las 9", "2026-11-13T09:00"),
+        ("in 3 days at 9am", "2026-11-13T09:00"),
+        ("in a week at noon", "2026-11-17T12:00"),
+        ("dentro de una semana por la tarde", "2026-11-17T16:00"),
+        ("de aquí a dos semanas", "2026-11-24T15:00"),
+        ("in a month", "2026-12-10T15:00"),
+        ("dentro de seis meses", "2027-05-10T15:00"),
+        ("in a year", "2027-11-10T15:00"),
+        ("en 2 años", "2028-11-10T15:00"),
+        ("in a fortnight", "2026-11-24T15:00"),
+        ("pasado mañana por la tarde", "2026-11-12T16:00"),
+        ("mañana por la noche", "2026-11-11T21:00"),
+        ("mañana a primera hora", "2026-11-11T08:00"),
+        ("first thing tomorrow", "2026-11-11T08:00"),
+        ("para mañana a las 8", "2026-11-11T08:00"),
+        ("tomorrow at half past seven", "2026-11-11T07:30"),
+        ("tomorrow at quarter to eight", "2026-11-11T07:45"),
+        ("tomorrow at ten past eight", "2026-11-11T08:10"),
+        ("tomorrow at 20 to 9", "2026-11-11T08:40"),
+        ("tomorrow at eight thirty", "2026-11-11T08:30"),
+        ("mañana a las ocho y diez", "2026-11-11T08:10"),
+        ("mañana a las 9 menos veinte", "2026-11-11T08:40"),
+        ("mañana a las siete y veinticinco de la tarde", "2026-11-11T19:25"),
+        ("mañana a las 8 en punto", "2026-11-11T08:00"),
+        ("mañana a eso de las 10", "2026-11-11T10:00"),
+        ("mañana sobre las 10 y cuarto", "2026-11-11T10:15"),
+        ("tomorrow around 5pm", "2026-11-11T17:00"),
+        ("tomorrow at 8.30 pm", "2026-11-11T20:30"),
+        ("tomorrow at 7 p.m.", "2026-11-11T19:00"),
+        ("mañana a las 3 de la madrugada", "2026-11-11T03:00"),
+        ("mañana a la 1 de la noche", "2026-11-11T01:00"),
+        ("hoy a las 6", "2026-11-10T18:00"),
+        ("today at 6", "2026-11-10T18:00"),
+        ("hoy a medianoche", "2026-11-11T00:00"),
+        ("esta tarde a las 7", "2026-11-10T19:00"),
+        ("this evening at 8", "2026-11-10T20:00"),
+        ("esta noche a las 10 y media", "2026-11-10T22:30"),
+        ("tonight", "2026-11-10T21:00"),
+        ("a medianoche", "2026-11-11T00:00"),
+        ("por la mañana", "2026-11-11T09:00"),
+        ("el lunes que viene a las 8:30", "2026-11-16T08:30"),
+        ("el próximo lunes", "2026-11-16T09:00"),
+        ("el viernes próximo a las 12", "2026-11-13T12:00"),
+        ("este viernes a las 9", "2026-11-13T09:00"),
+        ("next Friday 18:00", "2026-11-13T18:00"),
+        ("this friday at 9", "2026-11-13T09:00"),
+        ("a las 9 del jueves", "2026-11-12T09:00"),
+        ("at 9 on thursday", "2026-11-12T09:00"),
+        ("a las 7 de la tarde del domingo", "2026-11-15T19:00"),
+        ("monday next week at 10", "2026-11-16T10:00"),
+        ("friday next week", "2026-11-20T09:00"),
+        ("el viernes de la semana que viene a las 12", "2026-11-20T12:00"),
+        ("next week", "2026-11-17T09:00"),
+        ("la semana que viene a las 10", "2026-11-17T10:00"),
+        ("this weekend", "2026-11-14T09:00"),
+        ("el fin de semana por la tarde", "2026-11-14T16:00"),
+        ("next month", "2026-12-10T09:00"),
+        ("el mes que viene", "2026-12-10T09:00"),
+        ("el año que viene", "2027-11-10T09:00"),
+        ("3 de mayo", "2027-05-03T09:00"),
+        ("el tres de mayo a las 10", "2027-05-03T10:00"),
+        ("el 1 de enero de 2028 a las 0:00", "2028-01-01T00:00"),
+        ("may 3rd at 10am", "2027-05-03T10:00"),
+        ("the 3rd of may", "2027-05-03T09:00"),
+        ("10 de noviembre", "2027-11-10T09:00"),
+        ("10 de noviembre a las 18:00", "2026-11-10T18:00"),
+        ("el 3/5 a las 10", "2027-05-03T10:00"),
+        ("3/5/2027", "2027-05-03T09:00"),
+        ("3/5/28", "2028-05-03T09:00"),
+        ("12/24 at 8pm", "2026-12-24T20:00"),
+        ("24-12-2026", "2026-12-24T09:00"),
+        ("el día 15", "2026-11-15T09:00"),
+        ("el 15 a las 10", "2026-11-15T10:00"),
+        ("the 15th at 10", "2026-11-15T10:00"),
+        ("el día 5 a las 10", "2026-12-05T10:00"),
+        ("on the 31st", "2026-12-31T09:00"),
+        ("el 3 del mes que viene", "2026-12-03T09:00"),
+        ("el primer lunes de mayo", "2027-05-03T09:00"),
+        ("the first monday of next month at 9", "2026-12-07T09:00"),
+        ("el último viernes de este mes", "2026-11-27T09:00"),
+        ("the last day of the month", "2026-11-30T09:00"),
+        ("a fin de mes", "2026-11-30T09:00"),
+        ("end of next month", "2026-12-31T09:00"),
+        ("el último día de febrero", "2027-02-28T09:00"),
+        ("en mayo", "2027-05-01T09:00"),
+        ("en nochevieja a las 23:55", "2026-12-31T23:55"),
+        ("on christmas day at 10", "2026-12-25T10:00"),
+        ("tomorrow at 9 UTC", "2026-11-11T10:00"),
+        ("mañana a las 9 America/New_York", "2026-11-11T15:00"),
+        ("tomorrow at 9 Europe/London", "2026-11-11T10:00"),
+    ],
+)
+def test_everyday_phrases(text: str, moment: str) -> None:
+    assert parse_when(text, NOW) == datetime.fromisoformat(moment).replace(tzinfo=MADRID)
+
+
+def test_what_the_clocks_do_is_said() -> None:
+    before_gap = datetime(2026, 3, 28, 12, tzinfo=MADRID)
+    assert read_when("tomorrow at 2:30", before_gap).note == "the clocks skip 02:30 on 2026-03-29: 03:30 is meant"
+    before_fold = datetime(2026, 10, 24, 12, tzinfo=MADRID)
+    twice = read_when("mañana a las 2:30", before_fold)
+    assert twice.note == "02:30 happens twice on 2026-10-25: the first is meant"
+    assert twice.at.isoformat() == "2026-10-25T02:30:00+02:00"
+    assert read_when("tomorrow at 4", before_fold).note == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "day"),
+    [
+        ("hoy", "2026-11-10"), ("yesterday", "2026-11-09"), ("anteayer", "2026-11-08"), ("3 days ago", "2026-11-07"),
+        ("hace tres días", "2026-11-07"), ("el lunes", "2026-11-09"), ("last tuesday", "2026-11-03"),
+        ("el viernes pasado", "2026-11-06"), ("3 de mayo", "2026-05-03"), ("24 de diciembre", "2025-12-24"),
+        ("2026-01-02", "2026-01-02"), ("nonsense", None),
+    ],
+)  # fmt: skip
+def test_past_days(text: str, day: str | None) -> None:
+    assert past_day(plain(text), NOW.date()) == (date.fromisoformat(day) if day else None)
+
+
+@pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("", "cannot read"),
@@ -79,7 +222,15 @@ def test_forms(text: str, moment: str) -> None:
         ("31 de abril", "no such day"),
         ("2026-13-01", "not a date"),
         ("2026-11-09", "in the past"),
-        ("today at 10", "in the past"),
+        ("today at 10 am", "in the past"),
+        ("hoy a las 10 de la mañana", "in the past"),
+        ("today at 14:30", "in the past"),
+        ("el 30 de febrero", "no such day"),
+        ("el día 32", "no month has a day 32"),
+        ("in 1.5 days", "cannot read"),
+        ("tomorrow at 9 Europe/Madird", "no time zone"),
+        ("ayer a las 7", "cannot read"),
+        ("at 7:75", "not a time of day"),
         ("in 0 minutes", "in the past"),
         ("in 99999 weeks", "ten years"),
     ],

@@ -1,0 +1,1 @@
+"""What injected instructions reach: AgentDojo's tasks, run by a whole system whose model obeys every injection."""
