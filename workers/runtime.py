@@ -23,7 +23,7 @@ import structlog
 
 from shared.artifacts import SqlArtifacts
 from shared.catalogue import digest_of
-from shared.contract import WorkerInfo
+from shared.contract import NodeOrder, NodeResult, WorkerInfo
 from shared.errors import ArchiveUnavailable, CapatazError, StateUnavailable
 from shared.ids import nonce, process_id
 from shared.keyring import load_key
@@ -40,7 +40,7 @@ from shared.state.session import SessionState
 from shared.tier_client import TierClient
 from workers.context import Services
 from workers.declare import Registry
-from workers.envelope.execute import Envelope
+from workers.envelope.execute import Claim, Envelope
 
 log = structlog.get_logger(__name__)
 
@@ -58,15 +58,49 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 
 @dataclass
+class _Outside:
+    """Connections to everything outside of the process."""
+
+    database: Database
+    redis: Any
+    pipeline: Pipeliner
+    ledger: NodeLedger
+    model: TierClient
+    services: Services
+
+    @classmethod
+    async def open(cls, settings: Settings, worker: str, token: str) -> _Outside:
+        """Connects. `token` is of this incarnation of the worker."""
+        database = Database(database_url(settings))
+        await asyncio.get_running_loop().run_in_executor(None, database.migrate)
+        client = connect(settings.redis.url)
+        pipeline = Pipeliner(client)
+        gate = Gate(pipeline, worker, settings.models, settings.budget)
+        model = TierClient(settings, gate, partial(_record_calls, database))
+        services = Services(
+            db=database,
+            artifacts=SqlArtifacts(database, ttl_s=settings.retention.artifacts_s),
+            state=SessionState(pipeline, settings.limits),
+            model=model,
+            http=httpx.AsyncClient,
+            blocking=ThreadPoolExecutor(settings.worker.blocking_threads, thread_name_prefix="tool"),
+        )
+        return cls(database, client, pipeline, NodeLedger(pipeline, worker, token, settings.limits), model, services)
+
+    async def close(self) -> None:
+        """Lets go of them."""
+        await self.model.aclose()
+        await self.pipeline.aclose()
+        await self.redis.aclose()
+        self.database.close()
+
+
+@dataclass
 class _Parts:
     """What lives on the loop."""
 
     envelope: Envelope
-    services: Services
-    pipeline: Pipeliner
-    redis: Any
-    database: Database
-    model: TierClient
+    outside: _Outside
     heartbeat: Heartbeat
     watcher: asyncio.Task[None]
 
@@ -103,7 +137,7 @@ class Runtime:
         if known is None or known.when is None:
             return True
         try:
-            return self._call(_answer(known.when(self._running.services))).result()
+            return self._call(_answer(known.when(self._running.outside.services))).result()
         except ArchiveUnavailable as error:
             log.warning(
                 "a scheduled workflow was not started; its next slot tries again", workflow=workflow, error=str(error)
@@ -133,28 +167,13 @@ class Runtime:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     async def _build(self) -> None:
-        settings = self._settings
-        database = Database(database_url(settings))
-        await asyncio.get_running_loop().run_in_executor(None, database.migrate)
-        client = connect(settings.redis.url)
-        pipeline = Pipeliner(client)
         token = nonce()
-        ledger = NodeLedger(pipeline, self.worker, token, settings.limits)
-        gate = Gate(pipeline, self.worker, settings.models, settings.budget)
-        model = TierClient(settings, gate, partial(_record_calls, database))
-        services = Services(
-            db=database,
-            artifacts=SqlArtifacts(database, ttl_s=settings.retention.artifacts_s),
-            state=SessionState(pipeline, settings.limits),
-            model=model,
-            http=httpx.AsyncClient,
-            blocking=ThreadPoolExecutor(settings.worker.blocking_threads, thread_name_prefix="tool"),
-        )
-        envelope = Envelope(self._registry, ledger, services, settings, self._key)
+        outside = await _Outside.open(self._settings, self.worker, token)
+        envelope = Envelope(self._registry, outside.ledger, outside.services, self._settings, self._key)
         heartbeat = self._heartbeat(token)
         await heartbeat.start()
         watcher = asyncio.create_task(self._watch(envelope))
-        self._parts = _Parts(envelope, services, pipeline, client, database, model, heartbeat, watcher)
+        self._parts = _Parts(envelope, outside, heartbeat, watcher)
 
     def _heartbeat(self, token: str) -> Heartbeat:
         settings = self._settings
@@ -189,10 +208,20 @@ class Runtime:
         with contextlib.suppress(asyncio.CancelledError):
             await parts.watcher
         await parts.heartbeat.stop()
-        await parts.model.aclose()
-        await parts.pipeline.aclose()
-        await parts.redis.aclose()
-        parts.database.close()
+        await parts.outside.close()
+
+
+async def run_one(settings: Settings, order: NodeOrder) -> NodeResult:
+    """Runs one order that a worker has claimed, in this process and for that worker: no claim, no heartbeat."""
+    registry = Registry()
+    registry.load_builtin()
+    registry.load_user(settings.worker.tool_modules)
+    outside = await _Outside.open(settings, os.environ.get("CAPATAZ_WORKER_ID", "alone"), nonce())
+    try:
+        envelope = Envelope(registry, outside.ledger, outside.services, settings, load_key(settings.data.dir))
+        return await envelope.result(Claim(order, attempt=1))
+    finally:
+        await outside.close()
 
 
 async def _answer(asked: Awaitable[T]) -> T:

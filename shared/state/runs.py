@@ -82,7 +82,8 @@ class RunState:
 
     async def claim(self, most: int) -> list[tuple[Lease, QueuedMessage]]:
         """Starts up to `most` runs: users in turn, of each the session that has waited longest."""
-        nonces = [new_nonce() for _ in range(most)]
+        token = new_nonce()
+        nonces = [f"{token}-{n}" for n in range(most)]  # most claims find one run or none
         rows = await self._scripts.call("claim_runs", self._cid, json.dumps(nonces), self._cfg, retry=False)
         return [
             (Lease(run, session, principal, self._cid, nonce), QueuedMessage.model_validate_json(payload))

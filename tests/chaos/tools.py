@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sqlite3
 import time
 from contextlib import closing
@@ -111,6 +112,14 @@ async def chaos_add(ctx: ToolContext, tag: Tag) -> JsonValue:
             continue
         _line(ctx, "add", tag)
         return {"tag": tag, "total": value + 1}
+
+
+@tool(group="chaos", effect=Effect.READ, timeout_s=30)
+async def chaos_die(ctx: ToolContext, tag: Tag) -> JsonValue:
+    """Kills the process that runs it."""
+    _line(ctx, "die", tag)
+    os.kill(os.getpid(), signal.SIGKILL)
+    return tag
 
 
 def _orders(ctx: ToolContext) -> sqlite3.Connection:

@@ -24,8 +24,13 @@ from shared.state.nodes import NodeLedger
 from workers.context import Services, ToolContext
 from workers.declare import Registry, Tool, ToolOutput
 from workers.envelope import gate, results
+from workers.envelope.alone import Died, run_alone
 
 log = structlog.get_logger(__name__)
+
+
+ALONE_FROM = 3
+"""The attempt that is made in a child process: the two before it took their workers down."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +107,7 @@ class Envelope:
         started = int(time.time() * 1000)
         async with self._slots:
             try:
-                result = await self._result(claim)
+                result = await self.result(claim)
             except asyncio.CancelledError:
                 # Stopping, or the row was ended by its owner. Only what had no effect goes to another worker.
                 if order.effect is not Effect.WRITE:
@@ -114,7 +119,8 @@ class Envelope:
         if not await self._ledger.end(order, claim.attempt, result):
             log.warning("result came too late", node=order.node, state=result.state)
 
-    async def _result(self, claim: Claim) -> NodeResult:
+    async def result(self, claim: Claim) -> NodeResult:
+        """Judges, validates and runs a claimed order, and shapes what comes of it."""
         order = claim.order
         tool = self._registry.get(order.tool)
         if tool is None:
@@ -136,9 +142,14 @@ class Envelope:
         PAYER.set(Payer(order.principal, order.session, order.run, tool.spec.group))  # this task is the call's alone
         ctx = self._context(order, now_ms + int(seconds * 1000))
         try:
+            if claim.attempt >= ALONE_FROM:
+                log.warning("workers have died of this call; it is run in a process of its own", node=order.node)
+                return await run_alone(order, seconds)
             async with asyncio.timeout(seconds):
                 output = await tool.call(ctx, order.args)
             return await self._shape(tool, order, output)
+        except Died as death:
+            return results.died(order.tool, death.how)
         except TimeoutError:
             return results.timeout(order.tool, seconds, tool.spec.effect)
         except CapatazError as error:

@@ -33,6 +33,13 @@ def crash(tool: str, error: Exception, effect: Effect) -> NodeResult:
     return NodeResult(state=NodeState.FAILED, text=text, error=problem)
 
 
+def died(tool: str, how: str) -> NodeResult:
+    """A call that ended the process that ran it, for the third time."""
+    text = f"{tool} failed: the process that ran it died ({how}), as two workers before. It is not tried again."
+    problem = NodeError(code="worker_died", message=text)
+    return NodeResult(state=NodeState.FAILED, text=text, error=problem)
+
+
 def timeout(tool: str, seconds: float, effect: Effect) -> NodeResult:
     """A call that was not done by its deadline."""
     maybe = effect is Effect.WRITE
