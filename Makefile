@@ -39,8 +39,11 @@ demo: setup
 up: setup
 	@$(BIN)/capataz up
 
+# Most tests wait for processes and servers more than they compute, so more of them than cores run at once.
+JOBS ?= 3
+
 test: setup
-	$(BIN)/python -m pytest tests --ignore=tests/bench
+	$(BIN)/python -m pytest tests --ignore=tests/bench -n $(JOBS) --dist loadfile
 
 lint: setup
 	$(BIN)/ruff format --check .

@@ -60,7 +60,7 @@ def _act(rng: random.Random, at: float) -> Act:
             lasts = min(lasts, 8.0)
     else:
         lasts = rng.uniform(0.1, 2.0)
-    return Act(round(at, 2), target, deed, round(lasts, 2))
+    return Act(int(at * 100) / 100, target, deed, round(lasts, 2))
 
 
 @dataclass

@@ -15,6 +15,7 @@ from shared.entries import Assistant, Event
 from shared.settings import DataSettings, Settings
 from shared.sql import Database, costs, database_url
 from tests.integration.test_messages import call, threading_wait
+from tests.integration.test_tiers import PNG
 from tests.support.model_server import ModelServer
 from tests.support.processes import System
 
@@ -166,7 +167,7 @@ def test_a_workers_calls_find_the_breaker_of_the_coordinators(
     tiers = {"default": ["one/rehearsal", "two/rehearsal"], "vision": ["one/rehearsal", "three/rehearsal"]}
     system = make_system(env={**env, "CAPATAZ_MODELS__TIERS": json.dumps(tiers)})
     client = Client.connect(system.redis_url)
-    (system.workspace / "dot.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"0" * 40)
+    (system.workspace / "dot.png").write_bytes(PNG)
     one.script([{"then": TOO_MANY}])
     two.script(
         [

@@ -136,7 +136,7 @@ def test_small_talk_gets_no_heap_of_tools(client: Client, model: ModelServer) ->
     model.script([{"then": {"text": "hola"}}])
     client.ask("hola, ¿qué tal?", session="small", timeout=20)
     tools = {t["function"]["name"] for t in of_agents(model)[-1].body["tools"]}
-    assert tools == {"find_tools", "read_artifact"}
+    assert tools == {"ask_user", "find_tools", "read_artifact"}
 
 
 def test_encoder_routes_what_words_do_not_settle(make_system: MakeSystem, model: ModelServer) -> None:
@@ -145,7 +145,7 @@ def test_encoder_routes_what_words_do_not_settle(make_system: MakeSystem, model:
     model.script([{"then": {"text": "ok"}}])
     question = "how long until the sun sets over the capital of Japan"
     layers = []
-    for n in range(60):  # the first messages do not wait for the encoder to be loaded
+    for n in range(200):  # the first messages do not wait for the encoder to be loaded
         client.ask(question, session=f"enc{n}", timeout=20)
         routed = next(e for e in client.stream(f"enc{n}", timeout=5) if e.type == "routed")
         layers.append(routed.data["layer"])
