@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 import sys
 import time
 import tomllib
@@ -18,9 +19,10 @@ import redis.exceptions
 
 from ops import models
 from ops.redis_server import RELAXED_PROMISE, find_server
-from ops.supervisor import run_file
+from ops.supervisor import plan, run_file
 from shared import keyring
 from shared.client import Client
+from shared.contract import Catalogue
 from shared.errors import CapatazError, ConfigError
 from shared.settings import Settings, config_file, load
 from shared.signing import key_id
@@ -99,7 +101,44 @@ def examine(environ: Mapping[str, str]) -> Report:
         checks += live
     else:
         checks.append(Check("running", Verdict.OK, "no system runs here", hint="start one with `capataz up`"))
+    if missing is None:  # nobody alive says so
+        tools, missing = _installed_tools(settings, environ)
+        checks += tools
     return Report(tuple(checks), rows, missing)
+
+
+def installed(environ: Mapping[str, str]) -> tuple[Catalogue, str]:
+    """The catalogue of a worker with these settings, from a process of its own, and what could not be loaded.
+
+    Raises ConfigError when it cannot be read.
+    """
+    done = subprocess.run(
+        plan.python("workers.catalogue"),
+        env={**environ, **plan.import_path(environ)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise ConfigError(f"the catalogue of tools cannot be read: {done.stderr.strip()[-500:]}")
+    return Catalogue.model_validate_json(done.stdout), done.stderr.strip()
+
+
+def _installed_tools(settings: Settings, environ: Mapping[str, str]) -> tuple[list[Check], Mapping[str, str] | None]:
+    """What a worker that started now would not offer."""
+    folder = settings.workspace.dir.absolute()
+    there = next(one for one in (folder, *folder.parents) if one.exists())
+    try:
+        # A start makes the workspace: its lack now is no reason.
+        catalogue, problems = installed({**environ, "CAPATAZ_WORKSPACE__DIR": str(there)})
+    except ConfigError as error:
+        return [Check("tools", Verdict.MISSING, error.message, hint=error.hint)], None
+    text = f"{len(catalogue.tools)} to offer, {len(catalogue.missing)} that lack something"
+    if not problems:
+        return [Check("tools", Verdict.OK, text)], catalogue.missing
+    return [Check("tools", Verdict.WARNING, f"{text}; your own could not all be loaded", hint=problems)], (
+        catalogue.missing
+    )
 
 
 def changed_settings(

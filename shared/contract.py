@@ -72,6 +72,8 @@ class ToolSpec(Value):
     examples: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     always: bool = False
     """Offered in every turn, whatever routing says (`find_tools`, `read_artifact`)."""
+    untrusted: bool = False
+    """Its output may hold what others wrote: the model gets it between marks, as data."""
 
 
 class GroupSpec(Value):

@@ -64,11 +64,13 @@ BUILTIN_MODULES = (
     "workers.tools.mail",
     "workers.tools.mail_out",
     "workers.tools.calendar",
+    "workers.tools.schedules",
     "workers.vision.describe",
     "workers.learner.reflect",
     "workers.workflows.learn",
     "workers.workflows.daily_brief",
     "workers.workflows.reminders",
+    "workers.workflows.schedules",
 )
 
 
@@ -183,12 +185,14 @@ def tool(
     examples: Words | None = None,
     compress: Compressor | None = None,
     always: bool = False,
+    untrusted: bool = False,
     requires: Requires | None = None,
 ) -> Callable[[Callable[..., Awaitable[Any] | Any]], Tool]:
     """Declares the function below as a tool; its first docstring paragraph is the description.
 
-    `requires` returns what is missing in the settings, or None. Raises ConfigError naming file and line when the
-    function cannot be one.
+    `untrusted` is for tools whose output holds what others wrote, such as pages, mail or files: the model gets it
+    marked as data. `requires` returns what is missing in the settings, or None. Raises ConfigError naming file and line
+    when the function cannot be one.
     """
 
     def declare(fn: Callable[..., Any]) -> Tool:
@@ -211,6 +215,7 @@ def tool(
                 keywords=dict(keywords or {}),
                 examples=dict(examples or {}),
                 always=always,
+                untrusted=untrusted,
             )
         except (TypeError, NameError) as error:
             raise ConfigError(f"{place(fn)}: {chosen} cannot be a tool: {error}") from error

@@ -89,6 +89,8 @@ SPECS: Final = (
         },
         effect=Effect.READ,
         queue=QUEUE_COORDINATOR,
+        keywords={"en": ("ask me", "ask me first"), "es": ("pregúntame", "pregúntame antes")},
+        examples={"en": ("ask me before you choose",), "es": ("pregúntame antes de elegir",)},
         always=True,
     ),
     ToolSpec(

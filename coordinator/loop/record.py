@@ -1,4 +1,7 @@
-"""The run's row in SQL and its message, before its first model call, so that a lost Redis cannot hide it."""
+"""The run's row in SQL and its message, so that a lost Redis cannot hide it.
+
+Written while the model is asked for the first time. The run logs and sends nothing before (`Handle.pledge`).
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING, Annotated, Any
@@ -46,20 +45,14 @@ def tools(
 
 
 def _installed() -> Catalogue:
-    """The catalogue of a worker with the present settings, from a process of its own."""
-    from ops.supervisor import plan
-    from shared.contract import Catalogue
+    """The catalogue of a worker with the present settings."""
+    from ops.doctor import installed
 
-    done = subprocess.run(
-        plan.python("workers.catalogue"),
-        env={**os.environ, **plan.import_path(os.environ)},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        fail("the catalogue cannot be read")
-    return Catalogue.model_validate_json(done.stdout)
+    with errors():
+        catalogue, problems = installed(os.environ)
+    if problems:
+        typer.echo(problems, err=True)
+    return catalogue
 
 
 def runs(

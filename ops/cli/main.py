@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ops.cli import approvals, costs, demo, lists, permissions, sessions, system, talk, trace
+from ops.cli import approvals, costs, demo, lists, permissions, schedules, sessions, system, talk, trace
 
 app = typer.Typer(
     name="capataz",
@@ -44,6 +44,7 @@ app.command()(demo.demo)
 app.add_typer(lists.workflow, name="workflow")
 app.add_typer(lists.playbook, name="playbook")
 app.add_typer(permissions.permissions, name="permissions")
+app.add_typer(schedules.schedules, name="schedules")
 app.add_typer(route, name="route")
 
 

@@ -1,4 +1,7 @@
-"""The record of each run. A run has its row before its first model call, so that a lost Redis cannot hide it."""
+"""The record of each run.
+
+A run has its row before anything is logged or sent of its first model call, so that a lost Redis cannot hide it.
+"""
 
 from __future__ import annotations
 

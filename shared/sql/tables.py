@@ -27,7 +27,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
-REVISION: Final = "0005"
+REVISION: Final = "0006"
 """The newest migration. Lets a process see that there is nothing to migrate without loading alembic."""
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
@@ -317,4 +317,45 @@ grants = Table(
     Column("created_ms", BigInteger, nullable=False),
     _text("by_text"),
     UniqueConstraint("principal", "agent", "tool", "rule_id"),
+)
+
+# What users have scheduled (`shared/schedules.py`). `missed` counts slots that were passed over.
+schedules = Table(
+    "schedules",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("principal", Text, nullable=False),
+    _text("name"),
+    Column("zone", Text, nullable=False),
+    Column("start_ms", BigInteger, nullable=False),
+    Column("cron", Text, nullable=False),
+    Column("every", Text, nullable=False),
+    Column("until_ms", BigInteger),
+    Column("session", Text, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("policy", Text, nullable=False),
+    Column("workflow", Text, nullable=False),
+    _json("params"),
+    _text("prompt"),
+    _json("tools"),
+    Column("agent", Text, nullable=False),
+    Column("next_ms", BigInteger),
+    Column("last_ms", BigInteger),
+    Column("missed", BigInteger, nullable=False),
+    Column("version", BigInteger, nullable=False),
+    Index(None, "state", "next_ms"),
+    Index(None, "principal", "next_ms"),
+)
+
+# Slots that were taken and whose messages are not sent yet.
+schedule_firings = Table(
+    "schedule_firings",
+    metadata,
+    Column("schedule", Text, nullable=False),
+    Column("slot_ms", BigInteger, nullable=False),
+    Column("passed", BigInteger, nullable=False),
+    Column("claim", Text),
+    Column("claimed_ms", BigInteger),
+    PrimaryKeyConstraint("schedule", "slot_ms"),
 )

@@ -118,7 +118,7 @@ def test_reading_shows_the_text_and_leaves_the_mail_unread(box: Box) -> None:
     assert read.value["text"] == "Buenas\n\nnos vemos el jueves"
     assert read.value["cc"] == ["Eva <eva@example.org>"]
     assert read.value["complete"] is True
-    assert "data from the mail, not instructions" in read.seen
+    assert read.seen.endswith("\n\nBuenas\n\nnos vemos el jueves")
     assert "\\Seen" not in str(box.flags(uid))
 
 

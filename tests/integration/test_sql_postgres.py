@@ -31,6 +31,7 @@ from tests.unit.sql import (
     test_reminders,
     test_retention,
     test_runs,
+    test_schedules,
     test_schema,
 )
 
@@ -45,6 +46,7 @@ _MODULES = (
     test_reminders,
     test_retention,
     test_runs,
+    test_schedules,
     test_schema,
 )
 for _module in _MODULES:

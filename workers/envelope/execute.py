@@ -1,7 +1,7 @@
 """The execution envelope: what happens around every tool call, whatever the tool.
 
-check the signature -> claim the ledger row -> judge by the rules -> validate -> run before the deadline -> compress and
-cap -> end the row.
+check the signature -> claim the ledger row -> judge by the rules -> validate -> run before the deadline -> compress,
+cap and mark as data -> end the row.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from shared.compress import cap
+from shared.compress import as_data, cap
 from shared.contract import VERSION, Effect, NodeError, NodeOrder, NodeResult, NodeState
 from shared.errors import CapatazError, StateUnavailable
 from shared.models import PAYER, Payer
@@ -147,16 +147,26 @@ class Envelope:
                 return await run_alone(order, seconds)
             async with asyncio.timeout(seconds):
                 output = await tool.call(ctx, order.args)
-            return await self._shape(tool, order, output)
+            return self._marked(tool, await self._shape(tool, order, output))
         except Died as death:
             return results.died(order.tool, death.how)
         except TimeoutError:
             return results.timeout(order.tool, seconds, tool.spec.effect)
         except CapatazError as error:
-            return results.failure(order.tool, error)
+            return self._marked(tool, results.failure(order.tool, error))
         except Exception as error:
             log.warning("tool raised", tool=order.tool, node=order.node, exc_info=error)
-            return results.crash(order.tool, error, tool.spec.effect)
+            return self._marked(tool, results.crash(order.tool, error, tool.spec.effect))
+
+    def _marked(self, tool: Tool, result: NodeResult) -> NodeResult:
+        """The result as the model may read it: what others may have written is between marks, errors included.
+
+        References and code get the value as it is.
+        """
+        ours = result.error is not None and result.error.code == "bad_arguments"
+        if not tool.spec.untrusted or ours:
+            return result
+        return result.model_copy(update={"text": as_data(tool.name, result.text, self._key)})
 
     def _context(self, order: NodeOrder, deadline_ms: int) -> ToolContext:
         async def report(text: str) -> None:

@@ -22,7 +22,6 @@ from shared.settings import Settings
 from workers.context import ToolContext
 from workers.declare import ToolOutput, tool
 from workers.tools.http import Page, get
-from workers.tools.marked import as_data
 
 _ACCEPT = "application/rss+xml,application/atom+xml,application/feed+json,application/xml;q=0.9,*/*;q=0.5"
 _TAGS = re.compile(r"<[^>]*>")
@@ -130,12 +129,13 @@ def _told(source: str, feed: Feed, limit: int, *, texts: bool) -> ToolOutput:
         lines.append(f"- {one.title or one.text}{about}\n  {one.url}".rstrip())
         if texts and one.text and one.title:
             lines.append(f"  {one.text}")
-    return ToolOutput(value, as_data(source, f"{feed.title}\n" + ("\n".join(lines) or "(no entries)")))
+    return ToolOutput(value, "\n".join([f"{feed.title} ({source})", *(lines or ["(no entries)"])]))
 
 
 @tool(
     group="web",
     effect=Effect.READ,
+    untrusted=True,
     timeout_s=45.0,
     requires=_no_feedparser,
     keywords={"es": ("rss", "feed", "atom"), "en": ("rss", "feed", "atom")},
@@ -154,6 +154,7 @@ async def feeds_read(
 @tool(
     group="web",
     effect=Effect.READ,
+    untrusted=True,
     timeout_s=45.0,
     requires=_no_feedparser,
     keywords={"es": ("titulares", "noticias"), "en": ("headlines", "news")},

@@ -90,6 +90,7 @@ def decode(data: bytes) -> str | None:
 @tool(
     group="files",
     effect=Effect.READ,
+    untrusted=True,
     requires=_no_workspace,
     keywords={"es": ("leer", "lee", "abre"), "en": ("read", "open")},
     examples={"es": ("lee notas.txt",), "en": ("read notes.txt",)},
@@ -117,6 +118,7 @@ def file_read(
 @tool(
     group="files",
     effect=Effect.READ,
+    untrusted=True,
     requires=_no_workspace,
     keywords={"es": ("listar", "contenido"), "en": ("list", "ls", "dir")},
     examples={"es": ("¿qué hay en la carpeta?",), "en": ("what is in the folder?",)},
@@ -141,6 +143,7 @@ def file_list(
 @tool(
     group="files",
     effect=Effect.READ,
+    untrusted=True,
     requires=_no_workspace,
     keywords={"es": ("encuentra archivos",), "en": ("glob", "find files")},
     examples={"es": ("encuentra todos los pdf",), "en": ("find all pdf files",)},
@@ -204,6 +207,7 @@ class _Grep:
 @tool(
     group="files",
     effect=Effect.READ,
+    untrusted=True,
     requires=_no_workspace,
     keywords={"es": ("buscar en archivos", "busca"), "en": ("grep", "search in files")},
     examples={"es": ("busca 'factura' en los documentos",), "en": ("search the documents for 'invoice'",)},

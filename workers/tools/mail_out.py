@@ -121,6 +121,7 @@ async def mail_send(
 @tool(
     group="mail",
     effect=Effect.WRITE,
+    untrusted=True,
     timeout_s=120.0,
     requires=no_sending,
     keywords={"es": ("contesta", "responde al correo"), "en": ("reply", "answer the email")},

@@ -164,9 +164,10 @@ async def _wait(child: asyncio.subprocess.Process) -> None:
 
 async def _feed(child: asyncio.subprocess.Process, data: bytes) -> None:
     assert child.stdin is not None
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        child.stdin.write(data)
-        await child.stdin.drain()
+    if data and not child.stdin.is_closing():  # a program that needs no input may be over already
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            child.stdin.write(data)
+            await child.stdin.drain()
     child.stdin.close()
 
 

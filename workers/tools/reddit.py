@@ -14,7 +14,6 @@ from shared.errors import ModelError
 from shared.settings import Settings
 from workers.context import ToolContext
 from workers.declare import ToolOutput, tool
-from workers.tools.marked import as_data
 from workers.tools.service import Service, call, malformed
 
 GROUP = GroupSpec(
@@ -82,7 +81,7 @@ async def _listing(ctx: ToolContext, path: str, source: str, **params: Any) -> T
     posts = [_post(child["data"], service) for child in children if _is_post(child)]
     lines = [_shown(number, post) for number, post in enumerate(posts, 1)]
     value: dict[str, JsonValue] = {"posts": [*posts]}
-    return ToolOutput(value, as_data(source, "\n".join(lines)) if posts else f"There are no posts in {source}.")
+    return ToolOutput(value, "\n".join([f"{source}:", *lines]) if posts else f"There are no posts in {source}.")
 
 
 def _explained(error: ModelError, source: str) -> ModelError:
@@ -139,6 +138,7 @@ def _subreddit(name: str) -> str:
 @tool(
     group="reddit",
     effect=Effect.READ,
+    untrusted=True,
     requires=_no_reddit,
     keywords={"es": ("tendencias",), "en": ("trending",)},
     examples={"es": ("tendencias de reddit",), "en": ("what trends on reddit",)},
@@ -151,6 +151,7 @@ async def reddit_trending(ctx: ToolContext, limit: _Limit = 15) -> ToolOutput:
 @tool(
     group="reddit",
     effect=Effect.READ,
+    untrusted=True,
     requires=_no_reddit,
     keywords={"es": ("subreddit",), "en": ("subreddit",)},
     examples={"es": ("posts de r/linux",), "en": ("posts of r/linux",)},
@@ -171,6 +172,7 @@ async def reddit_subreddit(
 @tool(
     group="reddit",
     effect=Effect.READ,
+    untrusted=True,
     requires=_no_reddit,
     keywords={"es": ("buscar en reddit",), "en": ("search reddit",)},
     examples={"es": ("busca en reddit teclados silenciosos",), "en": ("search reddit for quiet keyboards",)},

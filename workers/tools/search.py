@@ -19,7 +19,6 @@ from shared.settings import Settings
 from shared.tool_settings import WebSettings
 from workers.context import ToolContext
 from workers.declare import ToolOutput, tool
-from workers.tools.marked import as_data
 from workers.tools.service import Answer, Service, call, malformed
 
 Engine = Literal["searxng", "brave", "duckduckgo"]
@@ -64,6 +63,7 @@ def _no_search(settings: Settings) -> str | None:
 @tool(
     group="web",
     effect=Effect.READ,
+    untrusted=True,
     timeout_s=30.0,
     requires=_no_search,
     keywords={"es": ("buscar en internet", "googlea"), "en": ("search the web", "google")},
@@ -89,7 +89,7 @@ async def web_search(
     if not found:
         return ToolOutput(value, f"Nothing was found for {query!r}.")
     lines = [f"{n}. {hit.title}\n   {hit.url}\n   {hit.text}".rstrip() for n, hit in enumerate(found, 1)]
-    return ToolOutput(value, as_data(f"a search for {query!r}", "\n".join(lines)))
+    return ToolOutput(value, "\n".join(lines))
 
 
 async def _asked(ctx: ToolContext, service: Service, params: dict[str, Any], headers: dict[str, str]) -> Answer:

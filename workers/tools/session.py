@@ -89,7 +89,13 @@ async def todo_write(
     return _todo_output(plain)
 
 
-@tool(group="session", effect=Effect.READ, timeout_s=10.0)
+@tool(
+    group="session",
+    effect=Effect.READ,
+    timeout_s=10.0,
+    keywords={"es": ("qué falta", "tareas pendientes"), "en": ("what is left", "open tasks")},
+    examples={"es": ("¿qué tareas quedan por hacer?",), "en": ("which tasks are still to be done?",)},
+)
 async def todo_read(ctx: ToolContext) -> ToolOutput:
     """Reads the todo list of this conversation."""
     return _todo_output(await ctx.services.state.todo(ctx.session))
@@ -143,7 +149,13 @@ def _fact_line(name: str, fact: Fact) -> str:
     return f"{name} (version {fact.version}): {compact(fact.value)}"
 
 
-@tool(group="session", effect=Effect.READ, timeout_s=10.0)
+@tool(
+    group="session",
+    effect=Effect.READ,
+    timeout_s=10.0,
+    keywords={"es": ("datos compartidos", "qué sabemos"), "en": ("shared facts", "what do we know")},
+    examples={"es": ("¿qué datos compartidos hay?",), "en": ("which facts are shared?",)},
+)
 async def fact_get(
     ctx: ToolContext, name: Annotated[str | None, Field(description="One fact; leave out for all")] = None
 ) -> ToolOutput:
@@ -182,7 +194,14 @@ async def find_tools(
     return ToolOutput({"tools": [spec.name for spec in found]}, "\n".join(lines))
 
 
-@tool(group="session", effect=Effect.READ, always=True)
+@tool(
+    group="session",
+    effect=Effect.READ,
+    untrusted=True,
+    always=True,
+    keywords={"es": ("el resto del resultado",), "en": ("the rest of the result",)},
+    examples={"es": ("enséñame el resto del resultado",), "en": ("show me the rest of the result",)},
+)
 async def read_artifact(
     ctx: ToolContext,
     handle: Annotated[str, Field(description="As a shortened result named it: a:…")],

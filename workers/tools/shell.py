@@ -99,6 +99,7 @@ def _missing(settings: Settings) -> str | None:
 @tool(
     group="shell",
     effect=Effect.WRITE,
+    untrusted=True,
     timeout_s=605.0,
     parallel=8,
     requires=_missing,

@@ -171,6 +171,7 @@ async def storage_download(
 @tool(
     group="storage",
     effect=Effect.READ,
+    untrusted=True,
     requires=_not_configured,
     keywords={"es": ("qué hay en la nube", "listar"), "en": ("list", "what is in storage")},
     examples={"es": ("¿qué hay en el bucket?",), "en": ("what is in the bucket?",)},

@@ -54,6 +54,7 @@ async def _json(ctx: ToolContext, service: Service, params: dict[str, Any]) -> d
 @tool(
     group="web",
     effect=Effect.READ,
+    untrusted=True,
     keywords={"es": ("clima", "pronóstico"), "en": ("weather", "forecast")},
     examples={"es": ("¿qué tiempo hace en Vigo?",), "en": ("what is the weather in York?",)},
 )

@@ -7,6 +7,16 @@ from ops.doctor import Check, Report, Verdict, changed_settings, durability, exa
 from shared.settings import load
 from tests.support.redis import redis_server
 
+LACKING = {
+    "mail_list mail_search mail_folders mail_read mail_mark mail_send mail_reply": "mail.accounts.owner",
+    "calendar_today calendar_upcoming calendar_add calendar_change calendar_delete": "calendar.accounts.owner",
+    "storage_upload storage_download storage_list storage_delete storage_share": "storage.url",
+    "tv_list tv_status tv_keys tv_volume tv_source tv_power": "tv.devices",
+    "image_generate": "media.image.model",
+    "speech_to_text": "media.transcription.model",
+    "text_to_speech": "media.speech.model",
+}
+
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -28,6 +38,19 @@ def test_a_fresh_machine_has_all_that_is_needed() -> None:
     assert checks["durability"].text.startswith("strict")
     assert "no system runs" in checks["running"].text
     assert not Path(".capataz").exists(), "looking must leave nothing behind"
+
+
+def test_what_a_worker_here_would_lack_is_listed_with_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("mine.py").write_text("import nothing_of_that_name\n")
+    monkeypatch.setenv("CAPATAZ_WORKER__TOOL_MODULES", '["mine.py"]')
+    report = examine(dict(os.environ))
+    assert report.missing_tools is not None
+    for tools, setting in LACKING.items():
+        for tool in tools.split():
+            assert setting in report.missing_tools[tool]
+            assert f"  {tool}: {report.missing_tools[tool]}" in render(report)
+    assert not {"file_read", "shell_run", "note_save"} & set(report.missing_tools), "a start makes the workspace"
+    assert "nothing_of_that_name" in _by_name(report)["tools"].hint
 
 
 def test_sources_of_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

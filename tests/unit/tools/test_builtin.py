@@ -23,6 +23,7 @@ NAMES = {
     "gym_log", "gym_history", "gym_exercises", "gym_stats", "gym_correct", "gym_delete",
     "gym_routine_save", "gym_routines", "gym_routine_delete", "convert_units", "date_calc",
     "image_read_text", "image_compare", "think_hard",
+    "schedule_create", "schedule_list", "schedule_change", "schedule_delete", "schedule_run_now",
 }  # fmt: skip
 
 UNCONFIGURED = {
@@ -94,7 +95,7 @@ def test_what_never_changes_anything_is_read() -> None:
     effects = {name: tool.spec.effect for name, tool in _registry().tools.items()}
     assert {name for name, effect in effects.items() if effect is Effect.WRITE} == {
         "file_write", "file_edit", "file_patch", "shell_run",
-        "tv_keys", "tv_volume", "tv_power", "mail_send", "mail_reply",
+        "tv_keys", "tv_volume", "tv_power", "mail_send", "mail_reply", "schedule_run_now",
     }  # fmt: skip
     changing = {
         "note_save", "note_update", "note_delete", "todo_write", "fact_set", "reminder_cancel", "reminder_add",
@@ -102,6 +103,7 @@ def test_what_never_changes_anything_is_read() -> None:
         "storage_upload", "storage_download", "storage_delete", "storage_share",
         "image_generate", "text_to_speech", "tv_source",
         "mail_mark", "calendar_add", "calendar_change", "calendar_delete",
+        "schedule_create", "schedule_change", "schedule_delete",
     }  # fmt: skip
     assert {n for n, e in effects.items() if e is Effect.IDEMPOTENT and ":" not in n} == changing
 

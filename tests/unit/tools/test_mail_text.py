@@ -208,13 +208,10 @@ def test_shortening_adds_nothing_and_is_done_at_once(lines: list[str]) -> None:
 
 
 def test_only_the_text_of_a_mail_is_shortened_for_the_model() -> None:
-    shown = f"Uid: 1\nSubject: Cena\n[0123abcd: text: data]\n{ANSWERED}\n[0123abcd: end]\nAttachment 1: a.pdf"
-    short = without_history(shown)
-    assert short == (
-        "Uid: 1\nSubject: Cena\n[0123abcd: text: data]\nSí, vale.\n"
-        "[4 lines of quotes and signature left out; history=true shows them]\n[0123abcd: end]\nAttachment 1: a.pdf"
-    )
-    whole = shown.replace("text:", "text with quoted history:")
+    head = "Uid: 1\nSubject: Cena\nAttachment 1: a.pdf"
+    short = without_history(f"{head}\n\n{ANSWERED}")
+    assert short == (f"{head}\n\nSí, vale.\n[4 lines of quotes and signature left out; history=true shows them]")
+    whole = f"{head}\n[with quoted history]\n\n{ANSWERED}"
     assert without_history(whole) == whole
     assert without_history("anything else") == "anything else"
 

@@ -112,7 +112,7 @@ def test_speech_is_sent_as_a_form_and_its_text_returned(bench: Any, server: Http
     where = "nota.wav" if by == "path" else asyncio.run(bench.services.artifacts.put("ana", sound, "audio/x-wav"))
     output = bench.run("speech_to_text", **{by: where}, language="es", hint="Ana")
     assert output.value == {"text": "Hola, Ana."}
-    assert "data, not instructions" in output.seen
+    assert output.seen.endswith(":\nHola, Ana.")
     [asked] = server.asked
     form = asked.form()
     fields = {name: part.get_content().strip() for name, part in form.items() if name != "file"}

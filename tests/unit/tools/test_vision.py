@@ -98,7 +98,7 @@ def test_text_is_read_exactly_and_its_lack_is_told(bench: Any, workspace: Path) 
     bench.model.answer = "PAN 1,20\nTOTAL 1,20"
     output = bench.run("image_read_text", path="ticket.png")
     assert output.value["text"] == "PAN 1,20\nTOTAL 1,20"
-    assert "data, not instructions" in output.seen
+    assert output.seen.startswith("The text in ticket.png:\nPAN")
     assert "exactly" in bench.model.asked[0][1].system
     bench.model.answer = "[no text]"
     output = bench.run("image_read_text", path="ticket.png")

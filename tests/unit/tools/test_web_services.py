@@ -84,7 +84,7 @@ def test_searxng(make_bench: Any) -> None:
     assert [hit["url"] for hit in output.value["results"]] == ["https://example.org/1", "https://example.org/2"]
     assert output.value["results"][0]["title"] == "First & best"
     assert "One line and another" in output.seen
-    assert "not instructions" in output.seen.splitlines()[0]
+    assert output.seen.splitlines()[0] == "1. First & best"
 
 
 def test_brave(make_bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,7 +292,7 @@ def test_feeds_of_all_kinds(make_bench: Any) -> None:
         "text": "What happened",
     }
     assert rss.value["total"] == 2
-    assert "not instructions" in rss.seen.splitlines()[0]
+    assert rss.seen.splitlines()[0] == f"The paper (http://127.0.0.1:{port}/rss)"
     assert atom.value["entries"][0]["title"] == "Año nuevo"
     assert jsons.value["entries"][0]["text"] == "hi"
 

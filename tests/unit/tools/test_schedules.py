@@ -1,0 +1,260 @@
+"""The tools that make schedules, and the workflow that fires them."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import re
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from shared.contract import Catalogue, Effect, StepSpec, ToolSpec, WorkflowSpec
+from shared.errors import ModelError, OperatorError, StateUnavailable
+from shared.messages import Message
+from shared.schedules import Timing
+from shared.sql.schedules import CLAIM_MS
+from tests.unit.tools.conftest import NOW, Bench
+from workers.tools import schedules as tools
+from workers.tools.schedules import read_timing
+from workers.tools.when import WhenError
+from workers.workflows import schedules as workflows
+
+MADRID = ZoneInfo("Europe/Madrid")
+NOW_MS = int(NOW * 1000)
+
+
+def _tool(name: str, group: str) -> ToolSpec:
+    return ToolSpec(name=name, group=group, description="x", parameters={}, effect=Effect.READ)
+
+
+def _workflow(name: str, **values: Any) -> WorkflowSpec:
+    step = StepSpec(id="a", kind="code", tool=f"workflow:{name}/a")
+    return WorkflowSpec(name=name, title=name, steps=(step,), result="a", **values)
+
+
+@pytest.fixture
+def offering(bench: Bench) -> Bench:
+    bench.state.offered = Catalogue(
+        tools=(_tool("web_get", "web"), _tool("note_list", "notes")),
+        workflows=(
+            _workflow("brief", cron="0 7 * * *", timezone="Europe/Madrid"),
+            _workflow("inner", cron="* * * * *", hidden=True),
+        ),
+    )
+    return bench
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Message]]:
+    found: list[tuple[str, Message]] = []
+
+    async def submit(redis_url: str, principal: str, message: Message) -> None:
+        found.append((principal, message))
+
+    monkeypatch.setattr(workflows, "submit", submit)
+    monkeypatch.setattr(tools, "submit", submit)
+    return found
+
+
+def _at(bench: Bench, seconds: float) -> Bench:
+    """The same installation, so much later."""
+    return Bench(
+        bench.settings, dataclasses.replace(bench.services, now=lambda: NOW + seconds), bench.state, bench.model
+    )
+
+
+def _fire(bench: Bench, run: str = "r1") -> Any:
+    tool = bench.registry.get("workflow:due-schedules/fire")
+    assert tool is not None
+    return asyncio.run(tool.call(dataclasses.replace(bench.ctx(), run=run), {"inputs": {}})).value
+
+
+@pytest.mark.parametrize(
+    ("when", "cron", "every", "words"),
+    [
+        ("every weekday at 8:30", "30 8 * * 1,2,3,4,5", "", "cron"),
+        ("cada lunes y miércoles a las 9", "0 9 * * 1,3", "", "cron"),
+        ("el primer lunes de cada mes", "0 9 * * 1#1", "", "cron"),
+        ("0 7 * * 1-5", "0 7 * * 1-5", "", "cron"),
+        ("*/15 9-17 * * *", "*/15 9-17 * * *", "", "cron"),
+        ("0 9 1 JAN,JUL *", "0 9 1 JAN,JUL *", "", "cron"),
+        ("every 2 hours", "", "2h", "every 2 hours"),
+        ("cada 20 minutos", "", "20m", "every 20 minutes"),
+        ("every other day at 8", "", "2d", "every 2 days"),
+        ("cada dos semanas los jueves a las 10", "", "2w", "every 2 weeks"),
+        ("tomorrow at 7:30", "", "", "once"),
+        ("2026-12-24T18:00", "", "", "once"),
+    ],
+)
+def test_times_in_words_and_cron(when: str, cron: str, every: str, words: str) -> None:
+    timing, _ = read_timing(when, datetime.fromtimestamp(NOW, MADRID))
+    timing.check()
+    assert (timing.cron, timing.every, timing.zone) == (cron, every, "Europe/Madrid")
+    assert timing.words().startswith(words)
+    following = timing.next_after(NOW_MS)
+    assert following is not None
+    assert following > NOW_MS
+
+
+def test_an_end_in_words_is_the_end_of_that_day() -> None:
+    timing, _ = read_timing("every day at 9 until 2026-11-12", datetime.fromtimestamp(NOW, MADRID))
+    slots = [datetime.fromtimestamp(ms / 1000, MADRID) for ms in timing.slots(NOW_MS)]
+    assert [f"{one:%d %H:%M}" for one in slots] == ["11 09:00", "12 09:00"]
+
+
+def test_what_no_timing_can_say_is_refused_with_a_way_out() -> None:
+    now = datetime.fromtimestamp(NOW, MADRID)
+    for words in ("every 3 months", "every 2 weeks on monday and friday"):
+        with pytest.raises(WhenError, match="or use cron"):
+            read_timing(words, now)
+
+
+def test_a_prompt_is_scheduled_listed_and_kept_apart(offering: Bench) -> None:
+    one = offering.run(
+        "schedule_create", when="cada día a las 7", prompt="Resume las noticias", tools=["web"], name="noticias"
+    )
+    assert one.value["next"] == "2026-11-11T07:00:00+01:00"
+    assert one.value["session"] == "s1"
+    listed = offering.run("schedule_list").seen
+    assert "noticias: cron 0 7 * * * (Europe/Madrid), next Wednesday 2026-11-11 07:00" in listed
+    assert offering.run("schedule_list", principal="eva").seen == "Nothing is scheduled."
+    again = offering.run("schedule_create", when="cada día a las 7", prompt="x", tools=["web"])
+    assert again.value["id"] == one.value["id"]
+    assert len(offering.run("schedule_list").value["schedules"]) == 1
+
+
+def test_the_owner_sees_the_schedules_of_workflows(offering: Bench) -> None:
+    found = offering.run("schedule_list", principal="owner")
+    assert [one["workflow"] for one in found.value["fixed"]] == ["brief"]
+    assert "fixed by the installation" in found.seen
+
+
+@pytest.mark.parametrize(
+    ("args", "problem"),
+    [
+        ({"when": "soonish", "prompt": "x", "tools": ["web"]}, "nothing was scheduled: cannot read a time"),
+        ({"when": "0 7 * * 9", "prompt": "x", "tools": ["web"]}, "day-of-week"),
+        ({"when": "every day", "prompt": "x"}, "names its tools"),
+        ({"when": "every day", "prompt": "x", "tools": ["banking"]}, "no tool or group 'banking'.*notes, web"),
+        ({"when": "every day", "workflow": "nope"}, "no workflow 'nope'.*brief"),
+        ({"when": "every day", "workflow": "inner"}, "no workflow 'inner'"),
+        ({"when": "every day"}, "a workflow or a prompt"),
+        ({"when": "every day", "prompt": "x", "tools": ["web"], "missed": "perhaps"}, "missed"),
+        ({"when": "2020-01-01T10:00", "prompt": "x", "tools": ["web"]}, "in the past"),
+    ],
+)
+def test_what_cannot_be_scheduled_is_explained(offering: Bench, args: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        offering.run("schedule_create", **args)
+    assert re.search(problem, str(caught.value))
+    assert offering.run("schedule_list").seen == "Nothing is scheduled."
+
+
+def test_a_schedule_is_changed_paused_and_deleted_by_its_user_only(offering: Bench) -> None:
+    id = offering.run("schedule_create", when="every day at 9", workflow="brief", params={"a": 1}).value["id"]
+    moved = offering.run("schedule_change", id=id, when="every day at 10", timezone="New York", name="later")
+    assert (moved.value["name"], moved.value["next"]) == ("later", "2026-11-10T10:00:00-05:00")
+    off = offering.run("schedule_change", id=id, state="off")
+    assert (off.value["state"], off.value["next"]) == ("off", None)
+    assert offering.run("schedule_change", id=id, state="on", missed="skip").value["missed"] == "skip"
+    for args, problem in (
+        ({}, "nothing to change"),
+        ({"name": "x", "principal": "eva"}, "there is no schedule"),
+        ({"prompt": "x"}, "was not changed: a schedule runs a workflow or a prompt"),
+        ({"when": "nonsense"}, "was not changed"),
+        ({"tools": ["banking"]}, "no tool or group"),
+    ):
+        with pytest.raises(ModelError, match=problem):
+            offering.run("schedule_change", id=id, **args)
+    assert offering.run("schedule_delete", id=id, principal="eva").value["deleted"] is False
+    assert offering.run("schedule_delete", id=id).value["deleted"] is True
+    assert offering.run("schedule_delete", id=id).value["deleted"] is False
+
+
+def test_a_slot_becomes_one_message_of_its_user(offering: Bench, sent: list[tuple[str, Message]]) -> None:
+    id = offering.run("schedule_create", when="in 20 minutes", prompt="Look", tools=["web", "note_list"]).value["id"]
+    flow = offering.run("schedule_create", principal="eva", node="r1.0.0.1", when="every 20 minutes", workflow="brief")
+    assert offering.registry.workflows["due-schedules"].when is workflows.any_due
+    assert not asyncio.run(workflows.any_due(offering.services))
+    later = _at(offering, 1230)
+    assert asyncio.run(workflows.any_due(later.services))
+    assert len(_fire(later)) == 2
+    assert _fire(later, "r2") == []
+    assert {principal: message.id for principal, message in sent} == {
+        "ana": f"schedule-{id}@2026-11-10T14:20:00Z",
+        "eva": f"schedule-{flow.value['id']}@2026-11-10T14:20:00Z",
+    }
+    prompt = dict(sent)["ana"]
+    assert (prompt.text, prompt.tools, prompt.session, prompt.approvals) == ("Look", ("web", "note_list"), "s1", "deny")
+    states = {one["id"]: one["state"] for one in offering.run("schedule_list").value["schedules"]}
+    assert states == {id: "done"}
+
+
+@pytest.mark.parametrize(("missed", "count"), [("skip", 0), ("run_once", 1), ("run_all", 3)])
+def test_an_hour_without_beat(offering: Bench, sent: list[tuple[str, Message]], missed: str, count: int) -> None:
+    offering.run("schedule_create", when="every 20 minutes", prompt="Look", tools=["web"], missed=missed)
+    _fire(_at(offering, 3600 + 600))
+    assert len(sent) == count
+    for _, message in sent:
+        assert "late]" in message.text or "late;" in message.text
+    if missed == "run_once":
+        assert "2 earlier times were missed" in sent[0][1].text
+    assert [message.id for _, message in sent] == sorted(str(message.id) for _, message in sent)
+    (one,) = offering.run("schedule_list").value["schedules"]
+    assert one["missed_count"] == {"skip": 3, "run_once": 2, "run_all": 0}[missed]
+    assert one["next"] == "2026-11-10T16:20:00+01:00"
+
+
+def test_one_inbox_that_refuses_holds_up_no_other(
+    offering: Bench, sent: list[tuple[str, Message]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    took = workflows.submit
+
+    async def submit(url: str, principal: str, message: Message) -> None:
+        if principal == "eva":
+            raise StateUnavailable("the state Redis refuses us")
+        await took(url, principal, message)
+
+    monkeypatch.setattr(workflows, "submit", submit)
+    for n, (principal, missed) in enumerate((("eva", "skip"), ("ana", "skip"))):
+        args = {"when": "in 10 minutes", "prompt": "x", "tools": ["web"], "missed": missed}
+        offering.run("schedule_create", principal=principal, node=f"r1.0.0.{n}", **args)
+    with pytest.raises(OperatorError, match="schedules of eva wait"):
+        _fire(_at(offering, 600))
+    assert [principal for principal, _ in sent] == ["ana"]
+    monkeypatch.setattr(workflows, "submit", took)
+    later = _at(offering, 600 + CLAIM_MS / 1000 + 60)
+    assert asyncio.run(workflows.any_due(later.services))
+    assert _fire(later, "r2") == []  # it says skip, and is late by now
+    (one,) = offering.run("schedule_list", principal="eva").value["schedules"]
+    assert one["missed_count"] == 1
+
+
+def test_run_now_runs_once_however_often_the_call_is_tried(offering: Bench, sent: list[tuple[str, Message]]) -> None:
+    id = offering.run("schedule_create", when="every day at 9", workflow="brief", params={"a": 1}).value["id"]
+    for _ in range(2):
+        offering.run("schedule_run_now", id=id)
+    assert len({message.id for _, message in sent}) == 1
+    assert (sent[0][0], sent[0][1].workflow, sent[0][1].params) == ("ana", "brief", {"a": 1})
+    with pytest.raises(ModelError, match="there is no schedule"):
+        offering.run("schedule_run_now", principal="eva", id=id)
+    assert offering.run("schedule_list").value["schedules"][0]["next"] == "2026-11-11T09:00:00+01:00"
+
+
+def test_run_now_says_that_it_may_have_run(offering: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def submit(redis_url: str, principal: str, message: Message) -> None:
+        raise StateUnavailable("the state Redis is away")
+
+    monkeypatch.setattr(tools, "submit", submit)
+    id = offering.run("schedule_create", when="every day at 9", workflow="brief").value["id"]
+    with pytest.raises(ModelError, match="perhaps not started"):
+        offering.run("schedule_run_now", id=id)
+
+
+def test_a_timing_keeps_its_zone() -> None:
+    timing, note = read_timing("2027-03-28 02:30", datetime.fromtimestamp(NOW, MADRID))
+    assert timing == Timing("Europe/Madrid", 1_806_197_400_000)
+    assert "the clocks skip 02:30" in note
