@@ -1,7 +1,7 @@
 """The whole catalogue of a full installation: what each tool says of itself, and what it does on the server behind it.
 
-The scripted model makes the calls, a real worker runs them. `TOOLS` has a row for every
-tool; one that is missing fails.
+The scripted model makes the calls, a real worker runs them. `TOOLS` has a row for every tool, and a tool without
+one fails.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from shared.contract import Catalogue, Effect, NodeResult, NodeState, ToolSpec
 from shared.sql import gym
 from shared.state import keys
 from tests.support.full_install import (
-    ARTICLE,
     OWNER,
     PNG,
     SEEN,
@@ -54,11 +53,6 @@ class Row:
     wrong: dict[str, Any]
     told: str
     stage: int = 1
-
-
-def of(tool: str, name: str) -> Callable[[World], Any]:
-    """What an earlier call has returned under a name."""
-    return lambda world: world.values[tool][name]
 
 
 def with_id(tool: str, **more: Any) -> Args:
@@ -96,7 +90,7 @@ GYM = [
     Row("gym_exercises", {}, lambda w, v: len(v["exercises"]) == 1, {"exercise": 7}, "exercise", 2),
     Row("gym_stats", {}, lambda w, v: v["streak_weeks"] == 1, {"count": 0}, "count", 2),
     Row("gym_correct", lambda w: {"id": entry(w), "text": "bench press 4x8 60"},
-        lambda w, v: len(w.gym()[v["id"]]) != 3 or "4" in json.dumps(w.gym()[v["id"]]), {"id": "x"}, "nothing", 3),
+        lambda w, v: "4x8" in v["text"] and list(w.gym()[v["id"]]) == v["sets"], {"id": "x"}, "nothing", 3),
     Row("gym_delete", lambda w: {"id": entry(w)}, lambda w, v: v["deleted"] and not w.gym(), {}, "id", 4),
     Row("gym_routine_save", {"name": "Push", "plan": ["bench press 3x8"]},
         lambda w, v: w.install.archive(lambda conn: gym.routine(conn, OWNER, "Push")) is not None,
@@ -139,7 +133,7 @@ UTILITY = [
 ]  # fmt: skip
 WEB = [
     Row("web_fetch", lambda w: {"url": f"{w.install.sites.url}/page"},
-        lambda w, v: v["title"] == "Municipal pool" and w.asked("/page"), {"url": "file:///etc/passwd"}, "http"),
+        lambda w, v: "seven in the morning" in v["text"] and w.asked("/page"), {"url": "file:///etc/passwd"}, "http"),
     Row("web_search", {"query": "light house"},
         lambda w, v: v["results"][0]["title"] == "A lighthouse" and w.asked("/search", "light house"), {}, "query"),
     Row("weather_get", {"place": "Vigo", "days": 1},
@@ -324,8 +318,6 @@ def test_every_tool_does_what_it_says(world: World, catalogue: Catalogue) -> Non
         for row, result in zip(rows, results, strict=True):
             assert row.check(world, result.value), (row.tool, result.value)
             assert is_marked(result) is (row.tool in marked), (row.tool, result.text)
-    assert "seven in the morning" in ARTICLE
-    assert "seven in the morning" in world.values["web_fetch"]["text"]
 
 
 def is_marked(result: NodeResult) -> bool:

@@ -176,6 +176,32 @@ def _done(order: Any) -> bool:
         return False
 
 
+def test_questions_to_one_user_are_not_answered_and_runs_not_ended_by_another(install: FullInstall) -> None:
+    asking = {"name": "ask_user", "arguments": {"question": "Red or blue?"}}
+    install.model.script([{"when": {"step": 0}, "then": {"calls": [asking]}}, {"then": {"text": "{{results}}"}}])
+    client, other = install.client(), install.client(OTHER)
+    try:
+        sent = client.submit("ask me", session="choice")
+        asked = next(e for e in client.stream("choice", timeout=30) if e.type == "question.asked")
+        node = str(asked.data["node"])
+        for order in (
+            lambda: other.answer(node, "eva says green"),
+            lambda: other.deny(node),
+            lambda: other.cancel(session="choice"),
+            lambda: other.cancel(run=asked.run),
+            lambda: other.control("steer", session="choice", text="eva says stop"),
+        ):
+            assert not _done(order)
+        assert client.answer(node, "blue").ok
+        reply = client.wait(sent, 30)
+        history = str(client.history("choice"))
+    finally:
+        client.close()
+        other.close()
+    assert "blue" in reply.answer
+    assert "eva says" not in history
+
+
 def test_sound_is_a_file_of_the_shared_workspace(install: FullInstall) -> None:
     (install.workspace / "note.wav").write_bytes(SOUND)
     for user in (OWNER, OTHER):
