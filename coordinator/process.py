@@ -161,7 +161,7 @@ class Coordinator:
             price=price,
             database=self._database,
             artifacts=artifacts,
-            documents=Documents(artifacts, settings.attachments),
+            documents=Documents(artifacts, settings.attachments, self._key),
             epoch=epoch,
         )
         self._runs = Supervision(self._state, services, self._pipeline)

@@ -7,12 +7,12 @@ beginning. What cannot be read is told too.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coordinator.models.images import is_image
 from shared.artifacts import ArtifactStore
+from shared.compress import data_tag
 from shared.errors import ModelError
 from shared.messages import Attachment
 from shared.pdf import read_pdf
@@ -70,9 +70,10 @@ def kind_of(media_type: str, data: bytes) -> str:
 class Documents:
     """Reads documents of messages. One per process."""
 
-    def __init__(self, artifacts: ArtifactStore, settings: AttachmentSettings) -> None:
+    def __init__(self, artifacts: ArtifactStore, settings: AttachmentSettings, key: bytes) -> None:
         self._artifacts = artifacts
         self._settings = settings
+        self._key = key
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def read(self, principal: str, attachments: Sequence[Attachment]) -> str:
@@ -84,7 +85,7 @@ class Documents:
         found = await asyncio.gather(*(self._one(principal, one) for one in stored[:MOST_DOCUMENTS]))
         documents = [one for one in found if one is not None]
         share = self._settings.shown_chars // max(1, sum(isinstance(one, Document) for one in documents))
-        told = [shown(one, share) if isinstance(one, Document) else one for one in documents]
+        told = [shown(one, share, self._key) if isinstance(one, Document) else one for one in documents]
         if len(stored) > MOST_DOCUMENTS:
             told.append(f"[{len(stored) - MOST_DOCUMENTS} more attachments were not read]")
         return "\n\n".join(told)
@@ -123,10 +124,10 @@ class Documents:
         return Document(name, handle, text, "text")
 
 
-def shown(document: Document, chars: int) -> str:
+def shown(document: Document, chars: int, key: bytes) -> str:
     """The document's beginning, at most `chars` of it, between marks that its text cannot close. Pure."""
     text, total = document.text[:chars], len(document.text)
-    tag = hashlib.sha256(document.text.encode("utf-8", "replace")).hexdigest()[:8]
+    tag = data_tag(document.name, document.text, key)
     parts = [document.kind, f"{total} characters", document.lacks, f"kept as {document.handle}"]
     about = ", ".join(part for part in parts if part)
     more = (

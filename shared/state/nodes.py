@@ -132,17 +132,16 @@ def _also_when_full(client: redis.Redis, kind: str, who: str, value: str, ttl_s:
 
 
 def beat_worker(client: redis.Redis, info: WorkerInfo, catalogue: Catalogue, ttl_s: float) -> None:
-    """One heartbeat of a worker, with the catalogue it offers."""
+    """One heartbeat of a worker. Whoever sees it finds the catalogue that it names."""
     now, value = int(time.time() * 1000), info.model_dump_json()
     with mapped(), _also_when_full(client, "worker", info.id, value, ttl_s, now):
+        if not client.expire(keys.catalogue(info.catalogue), CATALOGUE_TTL_S):  # some 50 KB: only if it is not there
+            client.set(keys.catalogue(info.catalogue), catalogue.model_dump_json(), ex=CATALOGUE_TTL_S)
         pipe = client.pipeline(transaction=False)
         pipe.set(keys.worker(info.id), value, px=int(ttl_s * 1000))
         pipe.zadd(keys.WORKERS, {info.id: now})
         pipe.zremrangebyscore(keys.WORKERS, 0, now - 3_600_000)
-        pipe.expire(keys.catalogue(info.catalogue), CATALOGUE_TTL_S)
-        known = pipe.execute()[-1]
-        if not known:  # some 20 KB, so only when it is not there
-            client.set(keys.catalogue(info.catalogue), catalogue.model_dump_json(), ex=CATALOGUE_TTL_S)
+        pipe.execute()
 
 
 def forget_worker(client: redis.Redis, worker: str) -> None:

@@ -20,6 +20,8 @@ from shared.messages import Attachment
 from shared.pdf import read_pdf
 from shared.tool_settings import AttachmentSettings
 
+KEY = b"k" * 32
+
 
 def pdf(*pages: str, password: str = "", ballast: int = 0) -> bytes:
     """A PDF with a line of text on each page, and an object of so many bytes that nothing uses."""
@@ -67,7 +69,7 @@ class Store:
 
 def read(store: Store, *attachments: Attachment, principal: str = "ana", **settings: Any) -> str:
     async def go() -> str:
-        return await Documents(store, AttachmentSettings(**settings)).read(principal, attachments)
+        return await Documents(store, AttachmentSettings(**settings), KEY).read(principal, attachments)
 
     return asyncio.run(go())
 
@@ -196,7 +198,7 @@ def test_the_childs_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.property
 @given(st.text(max_size=300), st.integers(0, 200))
 def test_a_text_cannot_close_its_own_marks(text: str, chars: int) -> None:
-    told = shown(Document("a", "a:1", text, "text"), chars)
+    told = shown(Document("a", "a:1", text, "text"), chars, KEY)
     head, _, rest = told.partition("\n")
     tag = head[1:9]
     assert rest.startswith(text[:chars])
