@@ -134,7 +134,9 @@ class Coordinator:
         session_state = SessionState(self._pipeline, settings.limits)
         epoch = self._epoch = await self._state.epoch()
         await self._restorer.end_lost(epoch)
-        self._directory = Directory(session_state, key_id(self._key), OWN_TOOLS)
+        self._directory = Directory(
+            session_state, key_id(self._key), OWN_TOOLS, self.settings.coordinator.wait_for_workers_s
+        )
         await self._directory.refresh()
         self._publisher = Publisher(
             make_app(settings), self._key, settings.coordinator.batch, self._directory.workers_of

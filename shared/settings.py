@@ -95,6 +95,8 @@ class CoordinatorSettings(Section):
     early_start: bool = True
     """Send whole `read` calls to workers while the model still streams."""
     lease_ttl_s: float = Field(default=5.0, gt=0)
+    wait_for_workers_s: float = Field(default=15.0, ge=0)
+    """How long after the coordinator's start messages wait for a first worker, rather than begin without tools."""
     stop_grace_s: float = Field(default=10.0, ge=0)
     agents_dir: Path = Path("agents")
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 import structlog
 
@@ -16,10 +19,13 @@ log = structlog.get_logger(__name__)
 class Directory:
     """A view of the workers. Workers with another signing key are not counted: they would refuse our nodes."""
 
-    def __init__(self, state: SessionState, key_id: str, own: Sequence[ToolSpec] = ()) -> None:
-        """`own` are tools that the coordinator itself carries out, offered beside those of workers."""
+    def __init__(self, state: SessionState, key_id: str, own: Sequence[ToolSpec] = (), patience_s: float = 0.0) -> None:
+        """`own` are tools that the coordinator itself carries out, offered beside those of workers. `patience_s`: how
+        long from now on `ready` waits for a first worker."""
         self._state = state
         self._own = tuple(own)
+        self._patient_until = time.monotonic() + patience_s
+        self._known = asyncio.Event()
         self._key_id = key_id
         self._catalogues: dict[str, Catalogue] = {}
         self._refused: set[str] = set()
@@ -56,10 +62,22 @@ class Directory:
         known = [self._catalogues[d] for d in digests if d in self._catalogues]
         if len(known) == len(digests):
             self._digests = digests
+            self._known.set()
         self._catalogues = {d: c for d, c in self._catalogues.items() if d in digests}
         merged = merge_catalogues(known)
         self.catalogue = merged.model_copy(update={"tools": (*merged.tools, *self._own)})
         self._tools = {t.name: t for t in self.catalogue.tools}
+
+    async def ready(self) -> None:
+        """Returns when the tools of a worker are known, or the patience is over and there may be none. Somebody else
+        refreshes meanwhile. Raises StateUnavailable."""
+        if not self._known.is_set():
+            await self.refresh()  # of a system that has just started
+        left = self._patient_until - time.monotonic()
+        if not self._known.is_set() and left > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._known.wait()
 
     def tool(self, name: str) -> ToolSpec | None:
         """The tool of that name, if a live worker offers it."""

@@ -237,8 +237,7 @@ class ReactRun:
         message, services = self._handle.message, self._services
         if self._handle.run.has_context:
             return None
-        if not services.directory.workers:
-            await services.directory.refresh()  # the first message of a system that has just started
+        await self._handle.race(services.directory.ready())
         facts = await services.session_state.facts(self._handle.lease.session)
         now = datetime.now(ZoneInfo(services.settings.workflows.timezone))
         decision = await services.chooser.choose(

@@ -68,6 +68,7 @@ class WorkflowRun:
             return grants.grants_of(conn, handle.message.principal)
 
         standing = await services.database.run(recorded)
+        await handle.race(services.directory.ready())
         if services.directory.workflow(handle.message.workflow) is None:
             await services.directory.refresh()
         return cls(handle, services, standing)

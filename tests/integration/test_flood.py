@@ -22,6 +22,7 @@ COUNT = 10_000
 SESSIONS = 3
 RUNNING = 2
 USERS = tuple(f"user{n:02}" for n in range(20))
+NOBODY = {"CAPATAZ_COORDINATOR__WAIT_FOR_WORKERS_S": "0"}
 LIMITS = {
     "CAPATAZ_PRINCIPALS": json.dumps([*USERS, "visitor"]),
     "CAPATAZ_LIMITS__WAITING": "3",
@@ -33,7 +34,7 @@ REFUSED = {"busy"}
 
 @pytest.fixture(scope="module")
 def system(model: ModelServer) -> Iterator[System]:
-    running = System(model_url=model.url, workers=0, env={"CAPATAZ_ROUTING__ENCODER": "off", **LIMITS})
+    running = System(model_url=model.url, workers=0, env={"CAPATAZ_ROUTING__ENCODER": "off", **NOBODY, **LIMITS})
     try:
         yield running.start()
     finally:
@@ -126,7 +127,7 @@ def test_a_full_redis_loses_nothing(make_system: Callable[..., System], model: M
             {"then": {"text": "done"}},
         ]
     )
-    system = make_system(workers=0)
+    system = make_system(workers=0, env=NOBODY)
     asker = Client.connect(system.redis_url)
     with system.client() as client:
         submitted = asker.submit("slow", session="under-way")
