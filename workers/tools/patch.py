@@ -36,6 +36,11 @@ class Hunk:
     lines: list[Line] = field(default_factory=list)
 
     @property
+    def index(self) -> int:
+        """How many lines it says are in front of it. One that only adds names the line in front, others their first."""
+        return self.start if not self.old else max(self.start - 1, 0)
+
+    @property
     def old(self) -> list[str]:
         """The lines that must be there."""
         return [line.text for line in self.lines if line.kind != "+"]
@@ -156,7 +161,7 @@ def applied(file: FilePatch, text: str | None) -> str | None:
     done = shift = 0
     for number, hunk in enumerate(file.hunks, 1):
         where = _place([text for text, _ in lines], hunk, done, shift, f"hunk {number} of {file.path}")
-        shift = where - max(hunk.start - 1, 0)
+        shift = where - hunk.index
         out += lines[done:where]
         done = where
         for line in hunk.lines:
@@ -189,8 +194,8 @@ def _place(lines: Sequence[str], hunk: Hunk, least: int, shift: int, name: str) 
     """The index at which the hunk's old lines stand, from `least` on: where it says, else the only other place."""
     old = hunk.old
     if not old:  # nothing but additions: behind the line that it names
-        return min(max(hunk.start, least), len(lines))
-    claimed = hunk.start - 1 + shift
+        return min(max(hunk.index + shift, least), len(lines))
+    claimed = hunk.index + shift
     if claimed >= least and list(lines[claimed : claimed + len(old)]) == old:
         return claimed
     places = [at for at in range(least, len(lines) - len(old) + 1) if list(lines[at : at + len(old)]) == old]
