@@ -146,7 +146,8 @@ def _used(pids: dict[str, int]) -> dict[str, float]:
 def _bench() -> Iterator[_Bench]:
     with _process(stream_source.main) as source:
         _, port = source.next()
-        env = ENV | {"CAPATAZ_COORDINATOR__MAX_RUNS": "2000"}
+        free = {f"CAPATAZ_LIMITS__{name}": "0" for name in ("RUNNING", "RATE_PER_MINUTE")}  # all are one user here
+        env = ENV | free | {"CAPATAZ_COORDINATOR__MAX_RUNS": "2000", "CAPATAZ_LIMITS__WAITING": "10000"}
         system = System(model_url=f"http://127.0.0.1:{port}/v1", workers=1, env=env)
         try:
             bench = _Bench(system.start(), source)

@@ -24,6 +24,7 @@ ENV = {
     "CAPATAZ_WORKER__TOOL_MODULES": json.dumps([str(Path(__file__).with_name("bench_tools.py"))]),
     "CAPATAZ_PLAYBOOK__ENABLED": "false",  # the learner works after a run, on the cores that the next one needs
     "CAPATAZ_ROUTING__ENCODER": "off",
+    "CAPATAZ_LIMITS__RATE_PER_MINUTE": "0",  # whoever measures sends as fast as it can
 }
 TOOLS = ("bench",)
 
