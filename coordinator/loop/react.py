@@ -106,6 +106,7 @@ class ReactRun:
 
     async def run(self) -> Outcome:
         """Runs to an outcome. Raises RunCancelled, LeaseLost, OperatorError."""
+        await self._handle.race(self._services.directory.ready())  # also of a run that was taken over
         await self._prepare()
         while True:
             await self._take_mail()
@@ -237,7 +238,6 @@ class ReactRun:
         message, services = self._handle.message, self._services
         if self._handle.run.has_context:
             return None
-        await self._handle.race(services.directory.ready())
         facts = await services.session_state.facts(self._handle.lease.session)
         now = datetime.now(ZoneInfo(services.settings.workflows.timezone))
         decision = await services.chooser.choose(

@@ -22,7 +22,7 @@ from coordinator.graph.plan_tool import PLAN, parse_plan, report
 from coordinator.graph.turn import TurnGraph, refusal, skipped, skipped_step
 from coordinator.handle import Handle, Parked
 from coordinator.loop.admit import Admission, Go, Hold
-from coordinator.loop.planning import Find, deadline, make_node, turn_graph
+from coordinator.loop.planning import Find, deadline, make_node, turn_graph, unknown_tool
 from coordinator.loop.services import LoopServices
 from coordinator.loop.waits import announce, expired, next_ms, only_people
 from shared.compress import cap
@@ -202,8 +202,8 @@ class Turn:
     ) -> None:
         """Adds to `change` and `sends` what becomes of a node that is ready."""
         run, now_ms = self._handle.run, int(time.time() * 1000)
-        if (spec := self._find(node.tool)) is None:  # its workers have gone since it was planned
-            decision: Go | Hold | NodeResult = Go()
+        if (spec := self._find(node.tool)) is None:  # its workers have gone since; nobody can judge it
+            decision: Go | Hold | NodeResult = unknown_tool(node.tool)
         else:
             decision = self._admission.admit(node.node, spec, args, node.args_hash, run, now_ms)
         known = run.nodes.get(node.node)
