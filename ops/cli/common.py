@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import typer
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from shared.client import Client
     from shared.settings import Settings
+    from shared.sql import Database
+
+T = TypeVar("T")
 
 
 class Exit(IntEnum):
@@ -69,6 +74,27 @@ def target(settings: Settings) -> Target:
     if (info := run_file.read(data)) is not None:
         return Target(info.redis_url, f"{data}/run.json")
     raise OperatorError(f"no system runs on {data}", hint="start one with `capataz up`, or set REDIS_URL")
+
+
+@contextmanager
+def archive() -> Iterator[Database]:
+    """The SQL archive that the settings name, up to date. Errors become a message and an exit code."""
+    with errors():
+        from shared.settings import load
+        from shared.sql import Database, database_url
+
+        found = Database(database_url(load()))
+        try:
+            found.migrate()
+            yield found
+        finally:
+            found.close()
+
+
+def in_archive(work: Callable[[Connection], T]) -> T:
+    """What `work` returns, done in one transaction on the SQL archive."""
+    with archive() as database:
+        return database.run_sync(work)
 
 
 def reachable() -> bool:

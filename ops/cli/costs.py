@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ops.cli.common import clean, errors, print_json, table
+from ops.cli.common import clean, in_archive, print_json, table
 
 if TYPE_CHECKING:
     from shared.sql.costs import Sum
@@ -35,17 +35,9 @@ def costs(
 ) -> None:
     """Show what model calls cost and how long they took. Calls of runs that have not ended yet are not in it."""
     first = time.strftime("%Y-%m-%d", time.gmtime(time.time() - (days - 1) * DAY_S))
-    with errors():
-        from shared.settings import load
-        from shared.sql import Database, database_url
-        from shared.sql.costs import sums
+    from shared.sql.costs import sums
 
-        database = Database(database_url(load()))
-        try:
-            database.migrate()
-            found = database.run_sync(lambda conn: sums(conn, by.value, since_day=first, principal=user or None))
-        finally:
-            database.close()
+    found = in_archive(lambda conn: sums(conn, by.value, since_day=first, principal=user or None))
     if json_:
         rows = [asdict(one) | {"dollars": plain(one.dollars)} for one in found]
         print_json({"by": by.value, "since": first, "rows": rows})

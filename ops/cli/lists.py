@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ops.cli.common import Exit, clean, client, errors, fail, print_json, reachable, table, target
+from ops.cli.common import Exit, clean, client, errors, fail, in_archive, print_json, reachable, table, target
 
 if TYPE_CHECKING:
     from shared.contract import Catalogue
@@ -133,20 +133,12 @@ def playbook_list(
     json_: _Json = False,
 ) -> None:
     """List the bullets in force for the local owner."""
-    with errors():
-        from shared.names import LOCAL_PRINCIPAL
-        from shared.playbook import Scope
-        from shared.settings import load
-        from shared.sql import Database, database_url
-        from shared.sql.playbook import active
+    from shared.names import LOCAL_PRINCIPAL
+    from shared.playbook import Scope
+    from shared.sql.playbook import active
 
-        scopes = [Scope.user(LOCAL_PRINCIPAL), Scope.agent(LOCAL_PRINCIPAL, agent), Scope.everyone()]
-        database = Database(database_url(load()))
-        try:
-            database.migrate()
-            bullets = database.run_sync(lambda conn: active(conn, scopes))
-        finally:
-            database.close()
+    scopes = [Scope.user(LOCAL_PRINCIPAL), Scope.agent(LOCAL_PRINCIPAL, agent), Scope.everyone()]
+    bullets = in_archive(lambda conn: active(conn, scopes))
     if json_:
         print_json([bullet.model_dump(mode="json") for bullet in bullets])
         return

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from ops.cli.common import clean, errors, fail, print_json, table
+from ops.cli.common import clean, errors, fail, in_archive, print_json, table
 from shared.names import LOCAL_PRINCIPAL
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
     from shared.permissions import Grant
     from shared.settings import PermissionSettings
 
@@ -41,7 +38,7 @@ def list_(user: _User = LOCAL_PRINCIPAL, json_: _Json = False) -> None:
         from shared.settings import load
 
         settings = load().permissions
-        grants = _in_archive(lambda conn: grants_of(conn, user))
+        grants = in_archive(lambda conn: grants_of(conn, user))
     if json_:
         print_json(_as_json(settings, grants))
         return
@@ -63,22 +60,10 @@ def forget(
     from shared.sql.grants import remove_grant
 
     with errors():
-        gone = _in_archive(lambda conn: remove_grant(conn, user, grant))
+        gone = in_archive(lambda conn: remove_grant(conn, user, grant))
     if not gone:
         fail(f"{user} has no grant {grant}; `capataz permissions list` shows what there is")
     typer.echo(f"{grant} is forgotten")
-
-
-def _in_archive(work: Callable[[Connection], T]) -> T:
-    from shared.settings import load
-    from shared.sql import Database, database_url
-
-    database = Database(database_url(load()))
-    try:
-        database.migrate()
-        return database.run_sync(work)
-    finally:
-        database.close()
 
 
 def _as_json(settings: PermissionSettings, grants: list[Grant]) -> dict[str, object]:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
-from ops.cli.common import Exit, clean, errors, fail, print_json, reachable, table, target
+from ops.cli.common import Exit, clean, errors, fail, in_archive, print_json, reachable, table, target
 from shared.names import LOCAL_PRINCIPAL
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
     from shared.contract import WorkflowSpec
     from shared.schedules import Missed, Schedule, Timing
 
@@ -49,7 +46,7 @@ def list_(user: _User = LOCAL_PRINCIPAL, json_: _Json = False) -> None:
     with errors():
         from shared.sql.schedules import list_schedules
 
-        found = _in_archive(lambda conn: list_schedules(conn, user))
+        found = in_archive(lambda conn: list_schedules(conn, user))
         fixed = _fixed() if user == LOCAL_PRINCIPAL else []
     if json_:
         keep = {"name", "title", "cron", "timezone"}
@@ -109,7 +106,7 @@ def add(
             tools=_names(tools),
             agent=agent,
         )
-        one = _in_archive(lambda conn: put(conn, model.started(new, now_ms)))
+        one = in_archive(lambda conn: put(conn, model.started(new, now_ms)))
     typer.echo(f"{one.id} is due {_next(one)}")
 
 
@@ -152,7 +149,7 @@ def change(
             new = new if timing is None else model.retimed(new, timing, now_ms)
             return model.switched(new, state == "on", now_ms) if state else new
 
-        one = _in_archive(lambda conn: store(conn, user, schedule, edit))
+        one = in_archive(lambda conn: store(conn, user, schedule, edit))
     if one is None:
         _unknown(user, schedule)
     typer.echo(f"{one.id} is {one.state.value}" + (f", due {_next(one)}" if one.state is model.State.ON else ""))
@@ -164,7 +161,7 @@ def delete(schedule: _Id, user: _User = LOCAL_PRINCIPAL) -> None:
     with errors():
         from shared.sql.schedules import remove
 
-        gone = _in_archive(lambda conn: remove(conn, user, schedule))
+        gone = in_archive(lambda conn: remove(conn, user, schedule))
     if not gone:
         _unknown(user, schedule)
     typer.echo(f"{schedule} is deleted")
@@ -180,7 +177,7 @@ def run(schedule: _Id, user: _User = LOCAL_PRINCIPAL) -> None:
         from shared.settings import load
         from shared.sql.schedules import get
 
-        one = _in_archive(lambda conn: get(conn, user, schedule))
+        one = in_archive(lambda conn: get(conn, user, schedule))
         if one is None:
             _unknown(user, schedule)
         what = message(one, f"schedule-{one.id}@now-{sortable_id()}")
@@ -191,18 +188,6 @@ def run(schedule: _Id, user: _User = LOCAL_PRINCIPAL) -> None:
         finally:
             client.close()
     typer.echo(f"started in session {one.session}")
-
-
-def _in_archive(work: Callable[[Connection], T]) -> T:
-    from shared.settings import load
-    from shared.sql import Database, database_url
-
-    database = Database(database_url(load()))
-    try:
-        database.migrate()
-        return database.run_sync(work)
-    finally:
-        database.close()
 
 
 def _fixed() -> list[WorkflowSpec]:

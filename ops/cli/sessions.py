@@ -6,20 +6,17 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ops.cli.common import Exit, clean, client, errors, fail, print_json, table
+from ops.cli.common import Exit, archive, clean, client, errors, fail, print_json, table
 
 if TYPE_CHECKING:
     from shared.client import Client
     from shared.entries import Stored
     from shared.messages import Reply
-    from shared.sql import Database
 
 _Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
 _Session = Annotated[str, typer.Argument(help="The session.")]
@@ -33,7 +30,7 @@ def sessions(
     json_: _Json = False,
 ) -> None:
     """List sessions, the last used first."""
-    with _database() as database:
+    with archive() as database:
         from shared.sql.sessions import overview
 
         found = database.run_sync(lambda conn: overview(conn, user or None, limit))
@@ -46,7 +43,7 @@ def sessions(
 
 def history(session: _Session, json_: _Json = False) -> None:
     """Show what happened in a session, with the ids that `fork --at` takes."""
-    with client() as found, _database() as database:
+    with client() as found, archive() as database:
         from ops.export import read_log
 
         lines, _ = read_log(found, database, session)
@@ -129,7 +126,7 @@ def export(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file.")] = None,
 ) -> None:
     """Write a session, or one run of it, to one file: its log, and the artifacts that it names."""
-    with client() as found, _database() as database:
+    with client() as found, archive() as database:
         from ops.export import read
         from shared.export import written
 
@@ -174,20 +171,6 @@ def _done(found: Client, send: Any) -> Reply:
     if (why := reply.error) is not None:
         fail(why.message, Exit.USAGE if why.code in _WRONG_INPUT else Exit.FAILED)
     return reply
-
-
-@contextmanager
-def _database() -> Iterator[Database]:
-    with errors():
-        from shared.settings import load
-        from shared.sql import Database, database_url
-
-        found = Database(database_url(load()))
-        try:
-            found.migrate()
-            yield found
-        finally:
-            found.close()
 
 
 def _line(text: str) -> str:

@@ -33,13 +33,6 @@ def system(server: ModelServer) -> Iterator[System]:
         running.stop()
 
 
-@pytest.fixture
-def client(system: System) -> Iterator[Client]:
-    found = Client.connect(system.redis_url)
-    yield found
-    found.close()
-
-
 def attached(data: bytes, name: str, media_type: str) -> Attachment:
     return Attachment(name=name, media_type=media_type, data=base64.b64encode(data).decode())
 

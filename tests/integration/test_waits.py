@@ -10,6 +10,7 @@ import pytest
 from shared.client import Client
 from shared.entries import Decided, Event, NodeEnded, Waiting
 from shared.state import keys
+from tests.chaos.probe import until
 from tests.integration.conftest import PROBE_ENV
 from tests.integration.test_messages import call, calls, of_agents
 from tests.support.model_server import ModelServer
@@ -34,12 +35,12 @@ def seen(client: Client, session: str, kind: str, timeout: float = 15.0) -> Even
 def parked(system: System, run: str) -> dict[str, str]:
     """The run's row, once it is parked."""
     with system.client() as raw:
-        for _ in range(500):
-            row: Any = raw.hgetall(keys.run(run))
-            if row.get("state") == "parked":
-                return dict(row)
-            raw.wait(1, 10)  # a pause of some milliseconds in the server's own time
-    raise AssertionError(f"not parked: {row}")
+
+        def row() -> dict[str, str] | None:
+            found: Any = raw.hgetall(keys.run(run))
+            return found if found.get("state") == "parked" else None
+
+        return until(row, "the parking of the run")
 
 
 def written(system: System) -> list[str]:
@@ -137,4 +138,27 @@ def test_a_run_stays_parked_without_any_coordinator(make_system: Callable[..., S
     reply = client.wait(sent, 30)
     assert reply.ok
     assert '"tag":"later"' in reply.answer
+    client.close()
+
+
+def test_who_takes_an_approved_call_over_knows_its_tool_first(
+    make_system: Callable[..., System], model: ModelServer
+) -> None:
+    """Else it could not judge the call, and would send it without its approval."""
+    system = make_system(env={**ASKING, "CAPATAZ_WORKER__LEASE_TTL_S": "2"})
+    client = Client.connect(system.redis_url)
+    model.script(calls(call("probe_write", tag="known")))
+    sent = client.submit("go", session="s")
+    asked = seen(client, "s", "approval.requested")
+    parked(system, asked.run)
+    system.kill(system.workers[0])
+    system.kill(system.coordinators[0])
+    with system.client() as raw:
+        until(lambda: not list(raw.scan_iter(f"{keys.PREFIX}worker:*")), "the end of the heartbeat")
+        raw.xadd(keys.inbox(), {"kind": "approve", "node": asked.data["node"]})
+    system.coordinators[0].start()
+    until(lambda: client.runs()[0]["state"] == "active", "the takeover")
+    system.workers[0].start()
+    reply = client.wait(sent, 40)
+    assert '"tag":"known"' in reply.answer, reply
     client.close()

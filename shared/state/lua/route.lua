@@ -159,16 +159,8 @@ local function cancel_queued(run, session)
   for _, payload in ipairs(redis.call('LRANGE', qkey, 0, -1)) do
     if cjson.decode(payload).run == run then
       redis.call('LREM', qkey, 1, payload)
-      redis.call('ZREM', P .. 'waiting:' .. principal, run)
-      local body = cjson.encode({ v = 1, ok = false, run = run, session = session, finish_reason = 'cancelled',
-        error = { code = 'cancelled', message = 'cancelled before it started' } })
-      redis.call('HSET', P .. 'run:' .. run, 'state', 'ended', 'reply', body, 'ended', at)
-      for _, name in ipairs(redis.call('SMEMBERS', P .. 'run:' .. run .. ':replies')) do
-        push_reply(cfg, name, body)
-      end
-      redis.call('EXPIRE', P .. 'run:' .. run, cfg.run_ttl_s)
-      redis.call('EXPIRE', P .. 'run:' .. run .. ':replies', cfg.run_ttl_s)
-      emit(cfg, session, 'run.failed', run, body)
+      end_unstarted(cfg, session, run, principal, cjson.encode({ v = 1, ok = false, run = run, session = session,
+        finish_reason = 'cancelled', error = { code = 'cancelled', message = 'cancelled before it started' } }), at)
     end
   end
 end

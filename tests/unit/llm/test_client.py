@@ -503,9 +503,12 @@ def test_a_slow_reader_is_not_a_silent_server() -> None:
     async def main() -> None:
         async with serve(stream(PART, HELLO)) as server:
             client = ModelClient(timeouts=Timeouts(first_token=5, idle=0.1, total=9))
-            async for _ in client.stream(provider(url=server.url), ask()):
+            last: object = None
+            async for item in client.stream(provider(url=server.url), ask()):
+                last = item
                 await asyncio.sleep(0.15)
             await client.aclose()
+            assert isinstance(last, Completion)  # it came to its end, and no deadline cut it
 
     run(main())
 
