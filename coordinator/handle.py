@@ -83,7 +83,7 @@ class Handle:
         When the state refuses it, the run is not ours any more, and this fold is thrown away with it.
         """
         self._apply(change)
-        await self._append(change)
+        await self._append(self._with_carried(change))
         if change.ends:
             await self.fetch([node for node, _, _ in change.ends])
 
@@ -93,7 +93,7 @@ class Handle:
         if not self.events.idle:
             return await self.commit(change)
         self._apply(change)
-        self._early = asyncio.create_task(self._append(change))
+        self._early = asyncio.create_task(self._append(self._with_carried(change)))
         self.events.hold(self._early)
         return None
 
@@ -102,6 +102,11 @@ class Handle:
         nobody is to act on before that. If this process dies meanwhile, it has not happened."""
         self._apply(change)
         self._carried = change.behind(self._carried)
+
+    def _with_carried(self, change: Change) -> Change:
+        """The change behind what has been carried until now. What is carried while it waits goes behind it."""
+        carried, self._carried = self._carried, None
+        return change.behind(carried)
 
     def pledge(self, work: Awaitable[None]) -> None:
         """Begins what must be done before anything more of this run is written: changes wait for it and raise its
@@ -126,8 +131,7 @@ class Handle:
         await self.kept()
         await self._settled()
         await self.events.flush()
-        carried, self._carried = self._carried, None
-        return await self._carry_through(self.state.append(self.lease, change.behind(carried)))
+        return await self._carry_through(self.state.append(self.lease, change))
 
     async def _carry_through(self, work: Awaitable[T]) -> T:
         """Awaits a change, which goes on to its end whoever gives up on it: else its number would be used twice."""
@@ -189,7 +193,7 @@ class Handle:
     async def park(self, parked: Parked) -> bool:
         """Gives the run back until something happens; False if something has, and it is still ours."""
         if self._carried is not None:
-            await self._append(Change())
+            await self.commit(Change())
         await self.kept()
         await self._settled()
         await self.events.flush()

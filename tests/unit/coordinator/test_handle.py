@@ -162,3 +162,23 @@ def test_an_end_that_is_not_forced_needs_the_pledge() -> None:
         assert state.written == []
 
     play(scene)
+
+
+def test_what_is_carried_later_does_not_overtake_a_change_that_waits() -> None:
+    """The model may have answered before the row of the run is there, for which the run's first change waits."""
+
+    async def scene(handle: Handle, state: State) -> None:
+        row = asyncio.Event()
+
+        async def written() -> None:
+            await row.wait()
+
+        handle.pledge(written())
+        await handle.commit_soon(nudge("first"))
+        await asyncio.sleep(0)
+        handle.carry(Change(entries=[ANSWER]))
+        row.set()
+        assert await handle.finish(Change(), REPLY)
+        assert [entries for _, entries, _ in state.written] == [[Nudge.T], [Assistant.T]]
+
+    play(scene)
