@@ -30,6 +30,7 @@ from pydantic import BaseModel, JsonValue
 from shared.contract import Catalogue, Effect, GroupSpec, ToolSpec, WorkflowSpec
 from shared.errors import CapatazError, ConfigError
 from shared.settings import Settings
+from shared.timing import OFF
 from workers.tools import schema as schemas
 
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ BUILTIN_MODULES = (
     "workers.workflows.learn",
     "workers.workflows.daily_brief",
     "workers.workflows.reminders",
-    "workers.workflows.schedules",
+    "workers.workflows.notice",
+    "workers.workflows.deliver",
 )
 
 
@@ -94,11 +96,14 @@ class ToolOutput:
 
 @dataclass(frozen=True)
 class Tool:
-    """A declared tool. `where` is the file and line of its function."""
+    """A declared tool. `where` is the file and line of its function.
+
+    `arguments` makes the model of the arguments at its first call: a process uses few of its tools.
+    """
 
     spec: ToolSpec
     fn: Callable[..., Any]
-    arguments: type[BaseModel]
+    arguments: Callable[[], type[BaseModel]]
     where: str
     compress: Compressor | None = None
     requires: Requires | None = None
@@ -115,7 +120,7 @@ class Tool:
 
     def validate(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Keyword arguments for the function. Raises ModelError that says what is wrong and what was expected."""
-        return schemas.validate(self.arguments, self.spec.parameters, self.name, args)
+        return schemas.validate(self.arguments(), self.spec.parameters, self.name, args)
 
     async def call(self, ctx: ToolContext, args: Mapping[str, Any]) -> ToolOutput:
         """Validates and runs; a plain function runs in the worker's bounded executor.
@@ -202,12 +207,12 @@ def tool(
                 raise TypeError("its name must be lower case letters, digits and _, 64 at most")
             if not (description := _summary(fn)):
                 raise TypeError("it has no docstring, which is what a model chooses by")
-            arguments = schemas.arguments_model(fn, chosen)
+            arguments = functools.partial(schemas.arguments_model, fn, chosen)
             spec = ToolSpec(
                 name=chosen,
                 group=group,
                 description=description,
-                parameters=schemas.json_schema(arguments),
+                parameters=schemas.json_schema(arguments()),
                 effect=effect,
                 timeout_s=timeout_s,
                 queue=queue,
@@ -219,7 +224,7 @@ def tool(
             )
         except (TypeError, NameError) as error:
             raise ConfigError(f"{place(fn)}: {chosen} cannot be a tool: {error}") from error
-        return Tool(spec, fn, arguments, place(fn), compress, requires)
+        return Tool(spec, fn, functools.cache(arguments), place(fn), compress, requires)
 
     return declare
 
@@ -324,6 +329,7 @@ class Registry:
 def _scheduled(spec: WorkflowSpec, settings: Settings) -> WorkflowSpec:
     """The workflow with the operator's schedule and time zone in place of its own."""
     cron = settings.workflows.cron.get(spec.name, spec.cron)
+    cron = "" if cron.strip() == OFF else cron
     return spec.model_copy(update={"cron": cron, "timezone": settings.workflows.timezone})
 
 

@@ -60,6 +60,7 @@ class Supervisor:
         self._ready = asyncio.Event()
         self._pulses = Pulses(settings.supervisor.stuck_s)
         self._replacing: set[asyncio.Task[None]] = set()
+        self._migrating: asyncio.subprocess.Process | None = None
         self.rehearsal = False
 
     @property
@@ -103,6 +104,7 @@ class Supervisor:
         settings = self._settings
         settings.workspace.dir.mkdir(parents=True, exist_ok=True)
         choosing = asyncio.create_task(asyncio.to_thread(models.choose, settings.models, self._environ))
+        self._migrating = await self._migrate()
         state, broker = self._redis_servers()
         endpoints = Endpoints(
             redis_url=state.url if state else settings.redis.url,
@@ -147,6 +149,17 @@ class Supervisor:
         ):
             self._add(spec)
         self._write_info()
+
+    async def _migrate(self) -> asyncio.subprocess.Process:
+        """Begins to bring the archive's schema up to date, so that no process that stays has to load the tool for it.
+
+        Nobody waits for it: whoever needs the archive before it is done, or after it failed, does the same.
+        """
+        nothing = asyncio.subprocess.DEVNULL
+        env = {**plan.plain_env(self._environ), **plan.import_path(self._environ)}
+        return await asyncio.create_subprocess_exec(
+            *plan.python("shared.sql"), env=env, stdin=nothing, stdout=nothing, stderr=nothing
+        )
 
     def _redis_servers(self) -> tuple[RedisServer | None, RedisServer | None]:
         """Begins to start the servers that the settings do not name."""
@@ -275,6 +288,8 @@ class Supervisor:
 
     async def _stop_all(self) -> None:
         self._stop.set()
+        if self._migrating is not None:
+            await self._migrating.wait()  # within seconds; a child of ours outlives nobody
         for stage in plan.STOP_ORDER:
             await asyncio.gather(*(child.stop() for child in self._children if child.spec.role in stage))
         if self._client is not None:
