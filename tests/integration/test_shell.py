@@ -108,6 +108,62 @@ def test_git_runs_nothing_that_a_repository_names(workspace: Path, box: str) -> 
     assert "not a git repository" in _run(workspace, "git status", rules={"sandbox": box}, cwd="plain").seen
 
 
+def _made(folder: Path, *config: str) -> None:
+    """A repository with one commit, whose files go through a driver `x`, and a change in it."""
+    folder.mkdir(exist_ok=True)
+    for name, text in (("a.txt", "one\n"), (".gitattributes", "*.txt diff=x filter=x merge=x\n")):
+        (folder / name).write_text(text)
+    who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    for words in (["init", "-q"], ["add", "a.txt", ".gitattributes"], [*who, "commit", "-qm", "first"]):
+        subprocess.run(["git", *words], cwd=folder, check=True)
+    (folder / "a.txt").write_text("two\n")
+    with (folder / ".git" / "config").open("a") as file:
+        file.write("\n".join(config) + "\n")
+
+
+def test_git_runs_no_driver_of_a_repository_and_still_shows_changes(workspace: Path, box: str) -> None:
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    repository, proof = workspace / "repository", workspace / "proof"
+    _made(
+        repository,
+        f'[diff "x"]\n textconv = touch {proof}; cat\n command = touch {proof}',
+        f'[filter "x"]\n clean = touch {proof}; cat\n smudge = touch {proof}; cat\n required = true',
+        f"[core]\n fsmonitor = touch {proof}\n alternateRefsCommand = touch {proof}",
+        f"[diff]\n external = touch {proof}\n submodule = diff\n[gpg]\n format = ssh\n[log]\n showSignature = true",
+        f'[gpg "ssh"]\n program = touch {proof}\n[pager]\n log = touch {proof}\n[alias]\n status = !touch {proof}',
+    )
+
+    def seen(command: str) -> Any:
+        os.utime(repository / "a.txt")  # git looks into the file again
+        return _run(workspace, command, rules={"sandbox": box}, cwd="repository").value["stdout"]  # type: ignore[index,call-overload]
+
+    assert "-one\n+two\n" in seen("git diff")
+    assert "+one\n" in seen("git log -p")
+    assert "+one\n" in seen("git show")
+    assert seen("git show HEAD:a.txt") == "one\n"
+    assert "M a.txt" in seen("git status -s")
+    assert "two" in seen("git blame a.txt")
+    assert seen("git ls-files") == ".gitattributes\na.txt\n"
+    assert not proof.exists()
+
+
+def test_git_runs_nothing_that_a_submodule_names(workspace: Path, box: str) -> None:
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    outer, proof = workspace / "outer", workspace / "proof"
+    _made(workspace / "inner")
+    _made(outer)
+    add = ["git", "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", "../inner", "sub"]
+    subprocess.run(add, cwd=outer, check=True)
+    with (outer / ".git/modules/sub/config").open("a") as file:
+        file.write(f'[filter "x"]\n clean = touch {proof}; cat\n[diff "x"]\n textconv = touch {proof}; cat\n')
+    (outer / "sub" / "a.txt").write_text("three\n")
+    assert "sub" in _run(workspace, "git status -s", rules={"sandbox": box}, cwd="outer").value["stdout"]  # type: ignore[index,call-overload]
+    assert "+two" in _run(workspace, "git diff", rules={"sandbox": box}, cwd="outer").value["stdout"]  # type: ignore[index,call-overload]
+    assert not proof.exists()
+
+
 def test_nothing_is_left_after_the_deadline(workspace: Path, box: str) -> None:
     (workspace / "script").write_text("sleep 987.5 &\nsleep 987.5")
     with pytest.raises(ModelError) as caught:

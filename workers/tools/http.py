@@ -33,6 +33,9 @@ _CHARSET = re.compile(
 )
 _BARE_HOST = re.compile(r"[\w-]+(\.[\w-]+)+(:\d+)?([/?#].*)?")
 _HOST = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?")
+_PORT = re.compile(
+    r"[^/?#]*//([^/?#:\[]*|\[[^/?#\]]*\])(:[0-9]*)?([/?#].*)?", re.S
+)  # no blanks or signs, which httpx takes
 _RESOLVE: Resolve = system_resolve
 
 
@@ -112,7 +115,7 @@ def parse_url(text: str) -> httpx.URL:
         raise ModelError(
             f"{shown} names no proper host", hint="write the host as it is, or as an address", code="bad_url"
         )
-    if url.port is not None and not 0 < url.port < 65536:
+    if not _PORT.fullmatch(text) or (url.port is not None and not 0 < url.port < 65536):
         raise ModelError(f"{shown} has no proper port", code="bad_url")
     return url.copy_with(fragment=None)
 

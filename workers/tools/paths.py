@@ -9,7 +9,8 @@ from __future__ import annotations
 import fnmatch
 import os
 import stat
-from collections.abc import Iterator
+import unicodedata
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -19,6 +20,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO must not block the open
 
 MAX_DEPTH = 32
+MAX_CHARS = 4_096
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ def contained(root: Path, path: str) -> tuple[Path, Path]:
     base = _root(root)
     if "\0" in path:
         raise ModelError("the path holds a NUL byte", code="bad_path")
+    if len(path) > MAX_CHARS:
+        raise ModelError(f"the path has {len(path)} characters; the limit is {MAX_CHARS}", code="bad_path")
     try:
         resolved = (base / path).resolve()
     except (OSError, RuntimeError, ValueError) as error:
@@ -53,6 +57,17 @@ def contained(root: Path, path: str) -> tuple[Path, Path]:
             f"{path!r} is outside the workspace", hint="use a path relative to the workspace", code="outside_workspace"
         )
     return base, resolved.relative_to(base)
+
+
+def protects(protected: Iterable[str], parts: Iterable[str]) -> bool:
+    """Whether one of these names is protected, also as file systems that fold names would read it."""
+    names = {_folded(name) for name in protected}
+    return any(_folded(part) in names for part in parts)
+
+
+def _folded(name: str) -> str:
+    seen = "".join(char for char in unicodedata.normalize("NFKC", name) if unicodedata.category(char) != "Cf")
+    return seen.casefold().partition(":")[0].rstrip(". ")
 
 
 def open_beneath(base: Path, relative: Path, *, folder: bool = False) -> int:

@@ -26,9 +26,16 @@ Resolve = Callable[[str, int], Awaitable[list[str]]]
 PORTS = (80, 443, 8080, 8443)
 
 _MAX_TRIED = 4
-_NAT64 = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
-_COMPATIBLE = ipaddress.IPv6Network("::/96")
-_RELAYS = ipaddress.IPv4Network("192.88.99.0/24")
+_UNICAST = ipaddress.IPv6Network("2000::/3")  # all that has been given out; the rest is reserved, or used privately
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_ISATAP = (0x0000_5EFE, 0x0200_5EFE)
+_SPECIAL = (
+    ipaddress.IPv4Network("192.0.0.0/24"),  # the protocols' own: nearest NAT, metadata of one cloud
+    ipaddress.IPv4Network("192.88.99.0/24"),  # relays
+    ipaddress.IPv4Network("168.63.129.16"),  # looks public, but is each virtual machine's own host in another cloud
+    ipaddress.IPv6Network("3fff::/20"),  # documentation
+)
+"""Beyond what `ipaddress` knows, which differs between versions of Python."""
 
 
 @dataclass(frozen=True)
@@ -55,16 +62,18 @@ class Reach:
 
 def is_public(address: Address) -> bool:
     """True for a unicast address of the public internet; addresses that embed an IPv4 one are judged by it too."""
-    if address.is_multicast or not address.is_global:
-        return False
-    if isinstance(address, ipaddress.IPv4Address):
-        return address not in _RELAYS
-    if address.is_site_local or address.scope_id or address in _COMPATIBLE or address in _NAT64[1]:
-        return False
-    inner = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
-    if address in _NAT64[0]:
-        inner.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
-    return all(is_public(one) for one in inner if one is not None)
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.scope_id:
+            return False
+        low = ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
+        if address.ipv4_mapped is not None or address in _NAT64:
+            return is_public(low)
+        inner = [address.sixtofour, *(address.teredo or ())]
+        if int(address) >> 32 & 0xFFFF_FFFF in _ISATAP:
+            inner.append(low)
+        if address not in _UNICAST or not all(is_public(one) for one in inner if one is not None):
+            return False
+    return address.is_global and not address.is_multicast and not any(address in one for one in _SPECIAL)
 
 
 async def system_resolve(host: str, port: int) -> list[str]:

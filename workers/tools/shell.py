@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
@@ -24,22 +24,14 @@ from shared.settings import Settings
 from shared.tool_settings import ShellSettings
 from workers.context import ToolContext
 from workers.declare import ToolOutput, tool
-from workers.tools import paths, processes, sandbox, shell_rules
+from workers.tools import paths, processes, sandbox, shell_git, shell_links, shell_rules, words_en, words_es
+from workers.tools.loglines import shorten_output
 from workers.tools.shell_grammar import After, Word, parse, refused
 
 GROUP = GroupSpec(
     name="shell",
     title="Shell",
-    keywords={
-        "es": (
-            "shell", "bash", "terminal", "consola", "línea de comandos", "ejecuta el comando", "ejecuta ls",
-            "corre el comando", "comando", "git", "git status", "git log",
-        ),
-        "en": (
-            "shell", "bash", "terminal", "command line", "run the command", "execute the command", "run ls",
-            "command", "git", "git status", "git log",
-        ),
-    },
+    keywords={"es": words_es.SHELL, "en": words_en.SHELL},
     examples={
         "es": (
             "ejecuta git status en el repositorio",
@@ -64,26 +56,16 @@ _MAX_MATCHES = 400
 _MAX_LISTED = 20_000
 _MARGIN_S = 0.5
 """So much earlier than the caller stops waiting, the programs are ended, so that there is an answer."""
-_GIT_CONFIG = {
-    "core.fsmonitor": "false",
-    "core.hooksPath": "/dev/null",
-    "core.pager": "cat",
-    "core.sshCommand": "false",
-    "diff.external": "",
-    "gpg.program": "false",
-    "log.showSignature": "false",
-    "protocol.ext.allow": "never",
-    "safe.bareRepository": "explicit",
-}
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A line that may run: pipelines of programs (absolute path and arguments), and where."""
+    """A line that may run: pipelines of programs (absolute path and arguments), where, and in what environment."""
 
     base: Path
     folder: Path
     pipelines: tuple[tuple[After, tuple[tuple[str, ...], ...]], ...]
+    env: Mapping[str, str]
 
 
 def _missing(settings: Settings) -> str | None:
@@ -103,6 +85,7 @@ def _missing(settings: Settings) -> str | None:
     timeout_s=605.0,
     parallel=8,
     requires=_missing,
+    compress=shorten_output,
     keywords={"es": ("ejecuta", "comando"), "en": ("run", "command")},
     examples={"es": ("ejecuta ls",), "en": ("run ls",)},
 )
@@ -146,23 +129,31 @@ def prepare(settings: Settings, command: str, cwd: str) -> Plan:
     os.close(paths.open_beneath(base, relative, folder=True))
     pipelines = []
     for pipeline in parse(command):
-        commands = tuple(_prepared(settings.shell, base, relative, words) for words in pipeline.commands)
+        commands = tuple(_prepared(settings, base, relative, words) for words in pipeline.commands)
         pipelines.append((pipeline.after, commands))
-    return Plan(base, relative, tuple(pipelines))
+    env = environment(settings.shell, base)
+    programs = (argv[0] for _, commands in pipelines for argv in commands)
+    if git := next((one for one in programs if PurePosixPath(one).name == "git"), ""):
+        env |= shell_git.guarded(git, base, base / relative, env)
+    return Plan(base, relative, tuple(pipelines), env)
 
 
-def _prepared(settings: ShellSettings, base: Path, folder: Path, words: Sequence[Word]) -> tuple[str, ...]:
-    name = words[0].text
+def _prepared(every: Settings, base: Path, folder: Path, words: Sequence[Word]) -> tuple[str, ...]:
+    settings, name = every.shell, words[0].text
     argv = [name, *(text for word in words[1:] for text in _expanded(base, folder, word))]
     program = _program(settings, base, name)
     real = Path(os.path.realpath(program)).name if program else ""
     if why := shell_rules.permitted(argv, settings.allow, settings.deny, real):
         raise refused(why, hint="use what is permitted, or a file tool")
-    for path in shell_rules.paths_in(argv):
-        _inside(base, folder, path)
+    protected = () if shell_rules.exact(argv, settings.allow) else every.workspace.protected
+    named = [*shell_rules.paths_in(argv)]
+    for path in named:
+        _inside(base, folder, path, protected if shell_rules.writes(argv) else ())
+    if followed := shell_rules.follows(argv):
+        shell_links.refuse(base, folder, named, every=followed == "all")
     if not program:
         raise refused(f"{name} is not installed", hint="use another program")
-    return (program, *argv[1:])
+    return (program, *(shell_git.careful(tuple(argv)) if name == "git" else argv)[1:])
 
 
 def _expanded(base: Path, folder: Path, word: Word) -> Iterator[str]:
@@ -173,7 +164,8 @@ def _expanded(base: Path, folder: Path, word: Word) -> Iterator[str]:
     parts = PurePosixPath(word.pattern).parts
     if word.pattern.startswith("/") or ".." in parts:
         raise refused(f"the pattern {word.text!r} leaves the folder", hint="use patterns relative to cwd")
-    found = _matches(base, folder, parts)
+    slash = "/" if word.pattern.endswith("/") else ""  # folders only
+    found = [f"{path}{slash}" for path in _matches(base, folder, parts, folders=bool(slash))]
     if len(found) > _MAX_MATCHES:
         raise refused(f"{word.text!r} matches more than {_MAX_MATCHES} files", hint="use a narrower pattern")
     if not found:
@@ -182,7 +174,7 @@ def _expanded(base: Path, folder: Path, word: Word) -> Iterator[str]:
         yield f"./{path}" if path.startswith("-") else path  # a file name is never an option
 
 
-def _matches(base: Path, folder: Path, parts: Sequence[str]) -> list[str]:
+def _matches(base: Path, folder: Path, parts: Sequence[str], *, folders: bool) -> list[str]:
     """Links are neither followed nor, as folders, looked into."""
     found = [""]
     listed = 0
@@ -196,21 +188,26 @@ def _matches(base: Path, folder: Path, parts: Sequence[str]) -> list[str]:
             listed += len(entries)
             if listed > _MAX_LISTED:
                 raise refused("the pattern looks through too many files", hint="use a narrower pattern")
-            names = [PurePosixPath(one.path).name for one in entries if one.folder or depth == len(parts) - 1]
+            last = depth == len(parts) - 1 and not folders
+            names = [PurePosixPath(one.path).name for one in entries if one.folder or last]
             shown = [name for name in names if part.startswith(".") or not name.startswith(".")]
             grown += [f"{prefix}/{name}".lstrip("/") for name in shown if fnmatchcase(name, part)]
         found = grown
     return sorted(found)
 
 
-def _inside(base: Path, folder: Path, argument: str) -> None:
+def _inside(base: Path, folder: Path, argument: str, protected: Sequence[str]) -> None:
     try:
-        paths.contained(base, str(folder / argument))
+        _, relative = paths.contained(base, str(folder / argument))
     except ModelError as error:
         raise refused(
             f"{argument[:200]!r} in its arguments leads outside the workspace",
             hint="use paths relative to cwd, inside the workspace",
         ) from error
+    if protected and paths.protects(protected, (*PurePosixPath(argument).parts, *relative.parts)):
+        raise refused(
+            f"{argument[:200]!r} is protected: tools do not write it", hint="tell the user, who may do it by hand"
+        )
 
 
 def _program(settings: ShellSettings, base: Path, name: str) -> str:
@@ -245,10 +242,8 @@ def environment(settings: ShellSettings, base: Path) -> dict[str, str]:
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_GLOBAL": "/dev/null",
         "GIT_CEILING_DIRECTORIES": str(base.parent),
-        "GIT_CONFIG_COUNT": str(len(_GIT_CONFIG)),
+        **shell_git.configured(shell_git.FIXED),
     }
-    for at, (key, value) in enumerate(_GIT_CONFIG.items()):
-        env |= {f"GIT_CONFIG_KEY_{at}": key, f"GIT_CONFIG_VALUE_{at}": value}
     if zone := os.environ.get("TZ"):
         env["TZ"] = zone
     return env
@@ -272,7 +267,7 @@ async def _run(settings: Settings, plan: Plan, boxed: bool, seconds: float, stdi
             ran = await processes.run(
                 commands,
                 folder=folder,
-                env=environment(shell, plan.base),
+                env=plan.env,
                 limits=processes.Limits(
                     max(0.05, until - loop.time()),
                     max(0, shell.output_bytes - used),

@@ -55,6 +55,12 @@ _WHY: Final = {
     "&": "nothing runs in the background; only && joins commands",
 }
 
+_UNSEEN: Final = frozenset(
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"
+    + "".join(map(chr, (*range(0xFE00, 0xFE0E), *range(0xE0100, 0xE01F0))))
+)
+"""Letters and marks that show nothing. The two variation selectors for text and emoji are none of them."""
+
 After = Literal["", "&&", ";"]
 
 
@@ -177,7 +183,7 @@ def _operator(line: str, at: int) -> _Operator:
 
 
 def _visible(char: str) -> None:
-    if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"):
+    if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp") or char in _UNSEEN:
         raise refused(f"it holds the control or invisible character U+{ord(char):04X}", hint="one line of plain text")
 
 

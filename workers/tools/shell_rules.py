@@ -6,7 +6,8 @@ count and other words may stand between, so that `git push` also denies `git -C 
 
 Some commands can do anything: interpreters, what starts other programs, options that name a program to run or a list
 of files to open, or that follow links. No rule permits these by a prefix or a glob: only one that is, word for word,
-the command itself.
+the command itself. And since nobody knows what all programs can do, a glob in the place of the program (`*`, `g*`)
+speaks only about those whose options are known here; others must be named.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import Final, Literal
 
 
 def _set(text: str) -> frozenset[str]:
@@ -23,25 +24,32 @@ def _set(text: str) -> frozenset[str]:
 
 
 _INTERPRETERS: Final = _set(
-    "ash awk bash bun busybox csh dash deno elvish erl expect fish gawk gdb ghci groovy guile gjs irb java jshell "
-    "julia ksh lua luajit m4 mawk mksh mono nawk node nodejs nu octave osascript perl php pwsh pypy python r "
-    "rbash rscript ruby sash scala sh sqlite swift tclsh toybox wish yash zsh"
+    "ash awk bash bun busybox clisp crash csh dash dc deno ebb elvish erl expect fish gawk gdb ghc ghci gimp gjs "
+    "gnuplot groovy guile irb iex java jjs jrunscript jshell julia ksh lldb lua luajit m4 mawk mariadb mksh mono "
+    "msfconsole mysql nawk node nodejs nu octave osascript perl php posh psql pwsh pypy python r racket rbash rscript "
+    "ruby sash scala sh slsh sqlite sqlplus swift tclsh toybox wish yash zsh"
 )
 _STARTERS: Final = _set(
-    "apt apt-get at batch bazel bwrap capsh cargo chroot chrt cmake cpulimit crontab dbus-run-session docker doas "
-    "dpkg entr env exec fakeroot find2perl firejail flatpak flock gcc go gradle hyperfine ionice just kubectl ld "
-    "ltrace make meson mount mvn newgrp nice ninja nohup npm npx nsenter numactl parallel pip pipx pkexec pnpm "
-    "podman poetry prlimit proot rpm run-parts runcon runuser script setarch setpriv setsid sg snap "
-    "start-stop-daemon stdbuf strace su sudo systemctl systemd-run taskset time timeout tox unshare uv uvx "
-    "valgrind watch xargs xvfb-run yarn"
+    "aa-exec ansible ansible-playbook apt apt-get at bash-static batch bazel bpftrace bundle bwrap c++ c89 c99 cabal "
+    "capsh cargo cc chroot chrt choom clang clang++ cmake composer cpan cpulimit crontab dbus-run-session dnf docker "
+    "doas dotnet dpkg easy_install entr env exec fakeroot fd fdfind find2perl firejail flatpak flock fzf g++ gcc gem "
+    "go gradle gtester hyperfine ip ionice just kubectl ld ld-linux ld-linux-aarch64 ld-linux-x86-64 lldb logrotate "
+    "logsave ltrace make meson mount multitime mvn newgrp nice ninja nix nix-shell nohup npm npx nsenter numactl "
+    "openvt parallel perf pip pipx pkexec pnpm podman poetry prlimit proot pytest rake rlwrap rpm run-mailcap "
+    "run-parts runcon runuser script service setarch setlock setpriv setsid sg snap softlimit sshpass "
+    "start-stop-daemon stdbuf strace su sudo systemctl systemd-run taskset tclsh terraform time timeout torsocks tox "
+    "tsocks unshare uv uvx vagrant valgrind watch xargs xdg-open xdotool xvfb-run yarn yum zypper"
 )
 _PAGERS_AND_EDITORS: Final = _set(
-    "ed elinks emacs emacsclient ex info jed joe less lesspipe links lynx man mc mcedit micro more most nano nvim "
-    "pg pico pinfo rview rvim screen tmux vi view vim vimdiff w3m"
+    "bat batcat delta dialog ed elinks emacs emacsclient ex helix hx info jed joe journalctl less lesspipe links lynx "
+    "man mc mcedit micro more most mutt nano ncdu nvim pg pico pinfo ranger rview rvim screen tig tmux vi view vigr "
+    "vim vimdiff vipw w3m zathura zless zmore"
 )
 _CARRIERS: Final = _set(
-    "7z ar bsdtar cpio curl dd ftp install ln mail mailx mkfifo mknod nc ncat netcat nmap openssl patch pax rsync "
-    "scp sendmail sftp socat ssh tar telnet unzip wget zip"
+    "7z 7za 7zr aria2c ar bsdtar busctl cpio curl dd debugfs ffmpeg ftp gdbus http https install lftp ln lwp-request "
+    "mail mailx mkfifo mknod mosquitto_pub mount nc ncat ncftp netcat nmap openssl openvpn pandoc patch pax pdflatex "
+    "pdftex latex latexmk lualatex psftp rclone redis-cli restic rsync rsync-ssl scp sendmail sftp smbclient socat ssh "
+    "ssh-agent ssh-keygen ssh-keyscan tar tcpdump telnet tex tftp tshark unsquashfs unzip wget wget2 xelatex xetex zip"
 )
 _LAUNCHERS: Final = _INTERPRETERS | _STARTERS | _PAGERS_AND_EDITORS | _CARRIERS
 _VERSION = re.compile(r"[-0-9.]+$")
@@ -54,6 +62,8 @@ class _Escapes:
     long: frozenset[str] = frozenset()
     short: str = ""
     words: frozenset[str] = frozenset()
+    value: str = ""
+    """Letters behind which the rest of the word is their value, and no letters any more."""
     harmless: frozenset[str] = frozenset()
     """Whole options that are beginnings of one in `long`, which GNU programs would take for it otherwise."""
 
@@ -62,19 +72,21 @@ _SUMS: Final = _Escapes(_set("check"), "c")
 _GREP: Final = _Escapes(_set("dereference-recursive"), "R")
 _UNKNOWN: Final = _Escapes(
     _set(
-        "checkpoint-action command compress-program editor eval exec exec-batch exec-path expression ext-diff "
-        "files-from files0-from filter init-file interpreter load open-files-in-pager pager plugin pre "
-        "preprocessor receive-pack require rsh rsh-command shell to-command upload-pack use-compress-program"
+        "checkpoint-action command compress-program dereference editor eval exec exec-batch exec-path expression "
+        "ext-diff files-from files0-from filter follow follow-links follow-symlinks init-file interpreter load "
+        "open-files-in-pager pager plugin pre preprocessor receive-pack require rsh rsh-command shell to-command "
+        "upload-pack use-compress-program"
     ),
     words=_set("-exec -execdir -ok -okdir -delete"),
 )
 _PLAIN: Final = _set(
-    "basename cat chmod cmp column comm cut dirname echo expr fmt fold head id join mkdir mv nl od paste printf "
-    "pwd readlink realpath rev rm rmdir seq tac tail tee test touch tr true uname uniq whoami xxd"
+    "basename cat cmp column comm cut dirname echo expr fmt fold head id join mkdir mv nl od paste printf pwd "
+    "readlink realpath rev rm rmdir seq tac tail tee test touch tr true uname uniq whoami xxd"
 )
 _BY_PROGRAM: Final[dict[str, _Escapes]] = {
-    "cp": _Escapes(_set("dereference"), "LH"),
-    "date": _Escapes(_set("set"), "s"),
+    "chmod": _Escapes(_set("dereference"), "LH"),
+    "cp": _Escapes(_set("dereference keep-directory-symlink symbolic-link"), "LHs"),
+    "date": _Escapes(_set("set"), "s", value="dfIr"),
     "du": _Escapes(_set("dereference dereference-args files0-from"), "DHL"),
     "file": _Escapes(_set("compile files-from magic-file uncompress"), "fmCzZ"),
     "find": _Escapes(
@@ -99,8 +111,10 @@ _BY_PROGRAM: Final[dict[str, _Escapes]] = {
 }
 _GIT: Final = _Escapes(
     _set(
-        "config-env contents exec exec-path ext-diff git-dir ignore-revs-file no-index open-files-in-pager output "
-        "filters output-directory paginate receive-pack show-signature template textconv upload-pack work-tree"
+        "alternate-refs config-env contents exec exec-path ext-diff filters git-dir ignore-revs-file "
+        "ignore-submodules no-index open-files-in-pager output output-directory paginate receive-pack "
+        "recurse-submodules remerge-diff separate-git-dir show-signature submodule template textconv upload-pack "
+        "work-tree"
     ),
     harmless=_set("text"),
 )
@@ -109,8 +123,32 @@ _GIT_COMMANDS: Final = _set(
     "diff-index diff-tree for-each-ref grep init log ls-files ls-tree merge-base mv name-rev reflog reset restore "
     "rev-list rev-parse rm shortlog show show-branch show-ref stash status switch tag version whatchanged"
 )
-_SED_SCRIPT = re.compile(r"(\d+|\$)?(,(\d+|\$))?[pdq=]|s([/|#,])((?!\4).)*\4((?!\4).)*\4[gpiI0-9]*")
+_GIT_WRITERS: Final = _set("add checkout commit init mv reset restore rm stash switch")
+_SED_ADDRESS: Final = r"(\d+|\$|/(?:[^/\\]|\\[^/])+/)"
+_SED_SCRIPT = re.compile(
+    rf"({_SED_ADDRESS}(,{_SED_ADDRESS})?)?!?[pdq=]|s(?P<by>[/|#,])((?!(?P=by)).)*(?P=by)((?!(?P=by)).)*(?P=by)[gpiI0-9]*"
+)
+_SED_FLAGS: Final = _set("-n -E -r -s --quiet --silent --")
 _NO_FILES: Final = _set("echo printf tr basename dirname seq expr")
+_KNOWN: Final = frozenset(_BY_PROGRAM) | _set("diff git sed")
+_WRITERS: Final = _set("chmod cp mkdir mv rm rmdir split tee touch")
+_DATE_VALUES: Final = _set("-d -f -r --date --file --reference")
+_WRITES_SECOND: Final = {
+    "uniq": _set("-f -s -w --skip-fields --skip-chars --check-chars"),
+    "xxd": _set("-c -g -l -n -o -s -cols -len -seek"),
+}
+"""Programs whose second operand is written, with the options whose value is the next word."""
+_DIFF_FLAG = re.compile(r"-[rquNaybBEidwstTpc]+|--(recursive|brief|new-file|text|side-by-side|unified)|--[a-z-]+=.*")
+_DELIMITERS: Final = {
+    "column": r"(-[so]|--separator=|--output-separator=)?/",
+    "cut": r"(-d|--delimiter=|--output-delimiter=)?/",
+    "join": "(-t)?/",
+    "paste": r"(-d|--delimiters=)?/",
+    "sort": r"(-t|--field-separator=)?/",
+}
+_SEPARATORS = re.compile(r"[=:,@;|\s]+")
+_ALL_SEPARATORS = re.compile(r"""[=:,@;|\s"'()\[\]{}<>]+""")
+_MAX_NAME: Final = 4_096
 
 
 def permitted(argv: Sequence[str], allow: Iterable[str], deny: Iterable[str], real: str = "") -> str | None:
@@ -118,9 +156,11 @@ def permitted(argv: Sequence[str], allow: Iterable[str], deny: Iterable[str], re
     rules = [rule.split() for rule in allow]
     if (denied := next((rule for rule in deny if _denies(rule.split(), argv)), None)) is not None:
         return f"the rule {denied!r} of shell.deny forbids it"
-    if [*argv] in rules:
+    if exact(argv, allow):
         return None
     if not any(_permits(rule, argv) for rule in rules):
+        if argv[0] not in _KNOWN and any(_matches(rule, argv) for rule in rules):
+            return f"patterns in shell.allow speak only about programs that are known here; a rule must name {argv[0]}"
         programs = sorted({rule[0] for rule in rules if rule})
         return f"no rule of shell.allow permits `{' '.join(argv[:2])[:80]}`; there are rules for {', '.join(programs)}"
     if (risk := _risk(argv)) or (risk := _launches(real)):
@@ -128,7 +168,16 @@ def permitted(argv: Sequence[str], allow: Iterable[str], deny: Iterable[str], re
     return None
 
 
+def exact(argv: Sequence[str], allow: Iterable[str]) -> bool:
+    """Whether a rule is, word for word, this command."""
+    return any(rule.split() == [*argv] for rule in allow)
+
+
 def _permits(rule: Sequence[str], argv: Sequence[str]) -> bool:
+    return (argv[0] in _KNOWN or rule[:1] == [argv[0]]) and _matches(rule, argv)
+
+
+def _matches(rule: Sequence[str], argv: Sequence[str]) -> bool:
     while len(rule) > 1 and rule[-1] == "*":
         rule = rule[:-1]
     return 0 < len(rule) <= len(argv) and all(fnmatchcase(a, r) for r, a in zip(rule, argv, strict=False))
@@ -146,7 +195,8 @@ def _denies(rule: Sequence[str], argv: Sequence[str]) -> bool:
 
 def _launches(program: str) -> str:
     name = program.casefold()
-    if name in _LAUNCHERS or _VERSION.sub("", name) in _LAUNCHERS:
+    variants = {name, _VERSION.sub("", name), name.partition(".")[0], name.partition("-")[0]}
+    if variants & _LAUNCHERS or name.startswith("git-"):  # python3.11, nc.openbsd, python3-dbg
         return f"{program} can start any program or reach any file"
     return ""
 
@@ -160,17 +210,42 @@ def _risk(argv: Sequence[str]) -> str:
         return launches
     if program == "git":
         return _git(args)
-    if program == "uniq" and len([arg for arg in args if not arg.startswith(("-", "+"))]) > 1:
-        return "a second name makes uniq write that file"
-    if program == "xxd" and len([arg for arg in args if not arg.startswith("-")]) > 1:
-        return "a second name makes xxd write that file"
+    if program in _WRITES_SECOND and len(_operands(args, _WRITES_SECOND[program])) > 1:
+        return f"a second name makes {program} write that file"
+    if program == "date" and any(not one.startswith("+") for one in _operands(args, _DATE_VALUES)):
+        return "a word that is no +format sets the clock"
     if program == "diff":
-        escapes = _Escapes(_set("paginate"), "l" if "--no-dereference" in args else "lr")
-        hint = "" if "--no-dereference" in args else " (-r needs --no-dereference: it would follow links)"
+        bound = _dereferences_not(args)
+        escapes = _Escapes(_set("paginate") if bound else _set("paginate recursive"), "l" if bound else "lr")
+        hint = "" if bound else " (-r needs --no-dereference: it would follow links)"
         return (found := _escape(escapes, args)) and found + hint
     if program not in _BY_PROGRAM and (code := next((arg for arg in args if re.match("-[ce]", arg)), "")):
         return f"it has {code[:40]}"
     return _escape(_BY_PROGRAM.get(program, _UNKNOWN), args)
+
+
+def _operands(args: Sequence[str], values: frozenset[str]) -> list[str]:
+    """The words that are no options, and not the value of one of those in `values`."""
+    found: list[str] = []
+    words = iter(args)
+    for word in words:
+        if word == "--":
+            return [*found, *words]
+        if word in values:
+            next(words, None)
+        elif word == "-" or not word.startswith("-"):
+            found.append(word)
+    return found
+
+
+def _dereferences_not(args: Sequence[str]) -> bool:
+    """Whether diff surely reads --no-dereference as the option, and not as a name or as another option's value."""
+    options = args[: args.index("--")] if "--" in args else args
+    before = ["", *options]
+    return any(
+        arg == "--no-dereference" and (not last.startswith("-") or _DIFF_FLAG.fullmatch(last) is not None)
+        for last, arg in zip(before, options, strict=False)
+    )
 
 
 def _escape(escapes: _Escapes, args: Iterable[str]) -> str:
@@ -181,8 +256,10 @@ def _escape(escapes: _Escapes, args: Iterable[str]) -> str:
         if arg.startswith("--") and name and name not in escapes.harmless:
             if any(option.startswith(name) for option in escapes.long):
                 return f"it has --{name}"
-        elif arg.startswith("-") and not arg.startswith("--") and any(letter in arg for letter in escapes.short):
-            return f"it has {arg[:40]}"
+        elif arg.startswith("-") and not arg.startswith("--") and any(letter in escapes.short for letter in arg):
+            first = next(letter for letter in arg if letter in escapes.short + escapes.value)
+            if first in escapes.short:
+                return f"it has {arg[:40]}"
     return ""
 
 
@@ -191,45 +268,67 @@ def _git(args: Sequence[str]) -> str:
         return f"git {args[0][:40] if args else ''} can start programs that its configuration names"
     if args[0] == "grep" and any(re.match(r"-[A-Za-z0-9]*O", arg) for arg in args[1:]):
         return "it has -O, a pager"
-    if any(re.search(r"%\(?trailers|%G", arg) for arg in args):
+    if any(re.search(r"%[-+ ]?(G|\(trailers)|%\(signature", arg) for arg in args):
         return "its format starts a program"
     return _escape(_GIT, args[1:])
 
 
 def _sed(args: Sequence[str]) -> str:
     """A script that only prints, deletes or substitutes has no way to files and programs; others may."""
-    rest = [arg for arg in args if arg not in ("-n", "-E", "-r", "-s", "--quiet", "--silent", "--")]
+    rest = [arg for arg in args if arg not in _SED_FLAGS]
     if any(arg.startswith("-") for arg in rest):
         return "it has an option of sed that is not -n, -E, -r or -s"
     if not rest or not _SED_SCRIPT.fullmatch(rest[0]):
-        return "its script is more than one line number, range or simple substitution"
+        return "its script is more than one address with p, d, q or =, or one simple substitution"
     return ""
+
+
+def follows(argv: Sequence[str]) -> Literal["", "all", "same"]:
+    """Which links in folders that it is given a program reads or writes through: all, or those named like a source."""
+    if argv[0] == "diff":
+        return "" if _dereferences_not(argv[1:]) else "all"
+    if argv[0] != "cp":
+        return ""
+    merges = any(re.match("-[^-]*T|--no-t", arg) for arg in argv[1:])
+    return "all" if merges else "same"
+
+
+def writes(argv: Sequence[str]) -> bool:
+    """Whether the program may change the files that it is given; of what is not known, that is assumed."""
+    if argv[0] == "git":
+        return len(argv) > 1 and argv[1] in _GIT_WRITERS
+    return argv[0] not in _KNOWN or argv[0] in _WRITERS
 
 
 def paths_in(argv: Sequence[str]) -> Iterator[str]:
     """Everything in the arguments that the program might open as a file, also inside options and lists.
 
-    For `grep` without option for patterns the first word that is no option is the pattern, and no file.
+    For `grep` without option for patterns the first word that is no option is the pattern, and no file; the script of
+    `sed` and a lone slash as delimiter are none either.
     """
     program = argv[0]
     if program in _NO_FILES:
         return
-    pattern = _grep_pattern(argv)
+    skipped = _script(argv)
+    separators = _SEPARATORS if program in _KNOWN else _ALL_SEPARATORS
     for at, arg in enumerate(argv[1:], 1):
-        if at == pattern or (program == "cut" and re.fullmatch(r"(-d|--delimiter=)?/", arg)):
-            continue
-        if program == "sed" and _SED_SCRIPT.fullmatch(arg):
+        if at == skipped or (program in _DELIMITERS and re.fullmatch(_DELIMITERS[program], arg)):
             continue
         yield arg
-        yield from re.split(r"[=:,@;|\s]+", arg)[1:]
+        for found in separators.finditer(arg):
+            rest = arg[found.end() :]
+            yield rest
+            yield separators.split(rest, maxsplit=1)[0]
         if re.match("-[^-]", arg):  # -I/etc, -nf../x: whatever letter the value may stand behind
-            yield from (arg[start:] for start in range(2, min(len(arg), 12)))
+            yield from (arg[start:] for start in range(2, min(len(arg), _MAX_NAME)))
             if slash := re.search(r"\.{0,2}/.*", arg):
                 yield slash[0]
 
 
-def _grep_pattern(argv: Sequence[str]) -> int:
-    """Where the pattern of a grep stands; 0 if it is not sure to be one."""
+def _script(argv: Sequence[str]) -> int:
+    """Where the pattern of a grep or the script of a sed stands; 0 if it is not sure to be one."""
+    if argv[0] == "sed":
+        return next((at for at, arg in enumerate(argv[1:], 1) if arg not in _SED_FLAGS), 0)
     if argv[0] not in ("grep", "egrep", "fgrep"):
         return 0
     for arg in argv[1:]:

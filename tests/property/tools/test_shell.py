@@ -6,6 +6,7 @@ import os
 import shlex
 import tempfile
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -13,15 +14,25 @@ from hypothesis import strategies as st
 
 from shared.errors import ModelError
 from shared.settings import Settings
-from tests.unit.tools.hostile import cases
+from tests.unit.tools.hostile import cases, populate
 from workers.tools import shell
-from workers.tools.shell_grammar import Pipeline, parse
+from workers.tools.shell_grammar import Pipeline, Word, parse
 from workers.tools.shell_rules import permitted
 
 pytestmark = pytest.mark.property
 
+
+def parses(line: str) -> bool:
+    try:
+        parse(line)
+    except ModelError:
+        return False
+    return "'" not in line or '"' not in line
+
+
 SHELLISH = st.text(st.sampled_from("ab1 '\"|&;$`\\<>(){}[]*?!#~=/.-:,@%+^\n\t\0é；＆“\u200b\u2028"), max_size=40)
 BENIGN = cases("shell_benign.txt")[""]
+JUDGED = [line for line in cases("shell.txt")["default"] if parses(line)]
 PATH_PARTS = st.lists(st.sampled_from(["..", ".", "a", "b", "", "..."]), min_size=1, max_size=8)
 
 
@@ -66,6 +77,30 @@ def test_one_foreign_command_spoils_any_line(line: str, command: str) -> None:
             for pipeline in found
             for words in pipeline.commands
         )
+
+
+@given(st.sampled_from(JUDGED), st.sampled_from(BENIGN), st.randoms(use_true_random=False))
+def test_no_quoting_and_no_company_lets_a_hostile_command_through(line: str, other: str, random: Random) -> None:
+    """Its words quoted in any way, between harmless commands: what is refused is what a command would do."""
+
+    def written(word: Word) -> str:
+        if word.pattern is not None:
+            return word.text
+        at = random.randint(0, len(word.text))
+        return "".join(f"'{part}'" if "'" not in part else f'"{part}"' for part in (word.text[:at], word.text[at:]))
+
+    again = "; ".join(
+        " | ".join(f"{random.choice(['', ' '])}{' '.join(map(written, words))} " for words in pipeline.commands)
+        for pipeline in parse(line)
+    )
+    before, after = random.choice([("", ""), (f"{other}; ", ""), (f"{other} && ", ""), ("", f"; {other}")])
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        base = Path(folder) / "w"
+        base.mkdir()
+        populate(base)
+        patch.setattr(shell, "_program", lambda settings, base, name: f"/usr/bin/{name}")
+        with pytest.raises(ModelError):
+            shell.prepare(Settings.model_validate({"workspace": {"dir": base}}), f"{before}{again}{after}", "")
 
 
 @given(PATH_PARTS, st.sampled_from(["", "/", "-f", "--file=", "@", "x=", "x:", "a,", "-nf"]))

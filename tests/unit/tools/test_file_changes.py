@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -13,14 +14,18 @@ import pytest
 from shared.errors import ModelError
 from shared.settings import Settings
 from tests.unit.tools.hostile import cases, populate
-from workers.tools import writes
+from workers.tools import paths, writes
 from workers.tools.writes import Change
 
+ODD_NAMES = (
+    "an\u0303o.txt", "日本語.txt", "emoji 😀.txt", "-n", "--help", "~", "$HOME", "*.txt", "a;b|c.txt", "..a", "...",
+    "a..b", ".hidden", "%2e%2e",
+)  # fmt: skip
 HOSTILE, BENIGN = cases("paths.txt")[""], cases("paths_benign.txt")[""]
 
 
 @pytest.fixture
-def tree(workspace: Path) -> Path:
+def tree(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     populate(workspace)
     (workspace / "deep").mkdir()
     (workspace / "deep" / "up").symlink_to("../..")
@@ -29,6 +34,17 @@ def tree(workspace: Path) -> Path:
     (workspace / "chain2").symlink_to("out")
     (workspace / "loop").symlink_to("loop")
     (workspace / "absolute").symlink_to("/etc")
+    links = {"loop2": "loop3", "loop3": "loop2", "root": "/", "self": "/proc/self", "dangling": "../absent"}
+    links |= {"dangling2": "/absent/x", "twice": "outdir", "parent": "..", "slashes": "sub//..//..//secret.txt"}
+    inside = {"folder": ".", "two": "folder", "inner": "./sub/../a.txt", "sub/back": "..", "sub/up": "../a.txt"}
+    for name, target in (links | inside).items():
+        (workspace / name).symlink_to(target)
+    for name in ODD_NAMES:
+        (workspace / name).write_text("TODO", "utf-8")
+    os.mkfifo(workspace / "pipe")
+    with socket.socket(socket.AF_UNIX) as server, monkeypatch.context() as patch:
+        patch.chdir(workspace)  # the path of a socket may have some 100 bytes
+        server.bind("socket")
     return workspace
 
 
@@ -44,7 +60,7 @@ def _outside(tree: Path) -> tuple[list[str], str]:
 
 
 def test_no_hostile_path_is_read_listed_or_changed(bench: Any, tree: Path) -> None:
-    assert len(HOSTILE) >= 55
+    assert len(HOSTILE) >= 150
     before, through = _outside(tree), []
     diff = "--- a/{0}\n+++ b/{0}\n@@ -1 +1 @@\n-secret\n+changed\n"
     for path in HOSTILE:
@@ -82,7 +98,13 @@ def test_writing_makes_folders_and_keeps_the_mode(bench: Any, tree: Path) -> Non
 
 @pytest.mark.parametrize(
     ("path", "code"),
-    [(".", "bad_path"), ("sub", "not_a_file"), ("a.txt/x", "not_a_folder"), ("sub/.git/config", "protected")],
+    [
+        (".", "bad_path"),
+        ("sub", "not_a_file"),
+        ("a.txt/x", "not_a_folder"),
+        ("sub/.git/config", "protected"),
+        ("a/" * 32 + "x", "bad_path"),
+    ],
 )
 def test_what_cannot_be_written_says_why(bench: Any, tree: Path, path: str, code: str) -> None:
     assert refused(bench.run, "file_write", path=path, text="x", overwrite=True) == code
@@ -98,6 +120,11 @@ def test_what_cannot_be_written_says_why(bench: Any, tree: Path, path: str, code
         ".git./config",
         "sub/../.git/x",
         ".git /config",
+        ".g\u200cit/config",
+        ".ＧＩＴ/config",
+        ".git::$INDEX_ALLOCATION/config",
+        "ＡGENTS.md",
+        "sub/claude.md.",
         "AGENTS.md",
         "agents.md",
         "sub/CLAUDE.md",
@@ -129,6 +156,31 @@ def test_a_link_swapped_in_after_the_check_is_not_followed(tree: Path) -> None:
     (tree / "sub" / "c.txt").symlink_to(tree.parent / "secret.txt")
     assert refused(writes.apply, base, [Change(relative, b"secret", b"x")]) == "not_a_file"
     assert (tree.parent / "secret.txt").read_text() == "secret"
+
+
+def test_a_link_swapped_in_is_not_read(tree: Path) -> None:
+    base, relative = paths.contained(tree, "sub/c.txt")
+    (tree / "sub" / "c.txt").unlink()
+    (tree / "sub" / "c.txt").symlink_to(tree.parent / "secret.txt")
+    assert refused(paths.open_beneath, base, relative) == "unreadable"
+    base, relative = paths.contained(tree, "deep/absent.txt")
+    (tree / "deep").rename(tree / "gone")
+    (tree / "deep").symlink_to(tree.parent)
+    (tree.parent / "absent.txt").write_text("secret")
+    assert refused(paths.open_beneath, base, relative) == "not_a_folder"
+    assert refused(paths.entries, base, Path("deep")) == "not_a_folder"
+
+
+def test_a_hard_link_is_cut_by_a_change(bench: Any, tree: Path) -> None:
+    os.link(tree.parent / "secret.txt", tree / "hard")
+    bench.run("file_write", path="hard", text="x", overwrite=True)
+    assert (tree.parent / "secret.txt").read_text() == "secret"
+
+
+@pytest.mark.parametrize("path", ["a/" * 200_000, "../" * 100_000, "x" * 300, "a/" * 2_000 + "x", "é" * 200])
+def test_paths_that_are_too_long_are_told(bench: Any, tree: Path, path: str) -> None:
+    for name, args in (("file_read", {}), ("file_write", {"text": "x"})):
+        assert refused(bench.run, name, path=path, **args) in ("bad_path", "unreadable", "unwritable", "not_found")
 
 
 def test_a_file_that_changed_meanwhile_is_left_alone(tree: Path) -> None:

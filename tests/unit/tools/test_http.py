@@ -27,6 +27,18 @@ NAMES = {
     "six.test": ["2002:c0a8:1::1"],
     "nat64.test": ["64:ff9b::c0a8:1"],
     "dual.test": ["2606:4700::1111", "1.1.1.1"],
+    "azure.test": ["168.63.129.16"],
+    "oracle.test": ["192.0.0.192"],
+    "reserved.test": ["200::1"],
+    "scoped.test": ["fe80::1%2"],
+    "isatap.test": ["2600:1f00::5efe:a00:1"],
+    "translated.test": ["::ffff:0:a00:1"],
+    "last.test": ["1.1.1.1", "8.8.8.8", "9.9.9.9", "1.0.0.1", "127.0.0.1"],
+    "unspecified.test": ["::"],
+    "broadcast.test": ["255.255.255.255"],
+    "empty.test": [],
+    "six4.test": ["2002:808:808::1"],
+    "isatappublic.test": ["2600:1f00::5efe:808:808"],
 }
 
 
@@ -66,7 +78,7 @@ async def fetched(url: str, wire: Wire, monkeypatch: pytest.MonkeyPatch, **reach
 
 
 def test_no_hostile_address_is_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert len(HOSTILE) >= 120
+    assert len(HOSTILE) >= 300
     wire = Wire()
     through = []
 
@@ -105,6 +117,51 @@ def test_no_redirect_leads_where_no_address_may(target: str, monkeypatch: pytest
     with pytest.raises(ModelError):
         asyncio.run(fetched("http://public.test/", wire, monkeypatch))
     assert {host for host, _, _ in wire.connected} == {"93.184.216.34"}
+
+
+def test_a_name_whose_answer_changes_is_connected_to_as_it_was_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[list[str]] = []
+    wire, asked = Wire(), 0
+
+    async def changing(host: str, port: int) -> list[str]:
+        nonlocal asked
+        asked += 1
+        return answers[min(asked, len(answers)) - 1]
+
+    async def again(request: httpx.Request) -> httpx.Response:
+        wire.connected.append((request.url.host, request.url.port, request.headers["host"]))
+        return httpx.Response(302, headers=[(b"location", b"/again")], request=request)
+
+    def transport(reach: Reach, *, resolve: Any) -> PublicTransport:
+        return PublicTransport(reach, resolve=changing, inner=wire)
+
+    monkeypatch.setattr(http, "PublicTransport", transport)
+    bounds: dict[str, Any] = {"seconds": 5.0, "max_bytes": 1000, "reach": Reach(), "client": httpx.AsyncClient}
+    answers[:] = [["93.184.216.34"], ["127.0.0.1"]]
+    assert asyncio.run(fetch("http://changing.test/", **bounds)).text == "ok"
+    assert (asked, wire.connected) == (1, [("93.184.216.34", None, "changing.test")])
+
+    asked = 0
+    monkeypatch.setattr(wire, "handle_async_request", again)
+    with pytest.raises(ModelError) as caught:
+        asyncio.run(fetch("http://changing.test/", **bounds))
+    assert caught.value.code == "private_address"
+    assert {address for address, _, _ in wire.connected} == {"93.184.216.34"}
+
+
+@pytest.mark.parametrize(
+    "target", ["/" + "a" * 70_000, "http://" + "a." * 40_000 + "test/", "//[", "http://[::1", "\xff\xfe:"]
+)
+def test_a_redirect_that_is_no_address_is_told(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    wire = Wire()
+
+    async def handle(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(302, headers=[(b"location", target.encode())], request=request)
+
+    monkeypatch.setattr(wire, "handle_async_request", handle)
+    with pytest.raises(ModelError) as caught:
+        asyncio.run(fetched("http://public.test/", wire, monkeypatch))
+    assert caught.value.code in ("bad_url", "unreachable", "too_many_redirects")
 
 
 def test_a_redirect_chain_is_checked_at_each_link() -> None:

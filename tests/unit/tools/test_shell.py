@@ -13,7 +13,7 @@ from shared.settings import Settings
 from tests.unit.tools.hostile import cases, populate
 from workers.tools import shell
 from workers.tools.shell_grammar import Pipeline, Word, parse
-from workers.tools.shell_rules import paths_in, permitted
+from workers.tools.shell_rules import follows, paths_in, permitted
 
 HOSTILE = cases("shell.txt")
 BENIGN = cases("shell_benign.txt")[""]
@@ -40,8 +40,8 @@ def _refused(prepare: Callable[..., shell.Plan], line: str, **rules: Any) -> boo
 
 
 def test_the_collections_are_large_enough() -> None:
-    assert sum(map(len, HOSTILE.values())) >= 450
-    assert len(BENIGN) >= 80
+    assert sum(map(len, HOSTILE.values())) >= 1_000
+    assert len(BENIGN) >= 200
 
 
 def test_no_hostile_line_gets_through_the_shipped_rules(prepare: Callable[..., shell.Plan]) -> None:
@@ -51,6 +51,13 @@ def test_no_hostile_line_gets_through_the_shipped_rules(prepare: Callable[..., s
 
 def test_a_rule_for_everything_permits_no_escape(prepare: Callable[..., shell.Plan]) -> None:
     assert [line for line in HOSTILE["any"] if not _refused(prepare, line, allow=("*",))] == []
+
+
+def test_a_rule_that_names_the_program_permits_no_escape(prepare: Callable[..., shell.Plan]) -> None:
+    def named(line: str) -> tuple[str, ...]:
+        return tuple(f"{word} *" for word in line.split())
+
+    assert [line for line in HOSTILE["any"] if not _refused(prepare, line, allow=named(line))] == []
 
 
 def test_harmless_lines_run(prepare: Callable[..., shell.Plan]) -> None:
@@ -97,6 +104,7 @@ def test_patterns_are_files_of_the_folder(prepare: Callable[..., shell.Plan], wo
     (workspace / ".hidden.txt").write_text("x")
     argv = prepare("cat *.txt").pipelines[0][1][0]
     assert argv == ("/usr/bin/cat", "./-n.txt", "a.txt", "año.txt", "b.txt", "with blank.txt")
+    assert prepare("ls -d */").pipelines[0][1][0][2:] == ("sub/",)  # folders only, and no links
     assert prepare("cat */*.txt").pipelines[0][1][0][1:] == ("sub/c.txt",)
     assert prepare("cat *.txt", cwd="sub").pipelines[0][1][0][1:] == ("c.txt",)
     assert prepare("cat out*/secret.txt").pipelines[0][1][0][1:] == ("out*/secret.txt",)  # links are not looked into
@@ -126,7 +134,9 @@ def test_a_path_is_judged_from_the_folder(prepare: Callable[..., shell.Plan]) ->
         ("git log -3", ["git log"], [], True),
         ("git log", ["git log *"], [], True),
         ("git show", ["git log"], [], False),
-        ("gitx log", ["git*"], [], True),
+        ("git log", ["g*"], [], True),
+        ("gitx log", ["git*"], [], False),
+        ("gitx log", ["gitx l*"], [], True),
         ("LS", ["ls"], [], False),
         ("ls -l", ["ls"], ["ls"], False),
         ("ls -l", ["ls"], ["LS -L"], False),
@@ -147,6 +157,19 @@ def test_a_path_is_judged_from_the_folder(prepare: Callable[..., shell.Plan]) ->
         ("ls", [""], [], False),
         ("mytool -v x", ["mytool"], [], True),
         ("tee x", ["tee"], [], True),
+        ("date -d tomorrow +%d", ["date"], [], True),
+        ("date 01010000", ["date"], [], False),
+        ("uniq -f 1 x", ["uniq"], [], True),
+        ("uniq -f 1 x y", ["uniq"], [], False),
+        ("xxd -l 32 x", ["xxd"], [], True),
+        ("xxd -ps x y", ["xxd"], [], False),
+        ("sed -n /error/,$p a", ["sed"], [], True),
+        ("sed /^#/d a", ["sed"], [], True),
+        ("sed -n /a/w a", ["sed"], [], False),
+        ("cp -r a b", ["cp"], [], True),
+        ("cp -rs a b", ["cp"], [], False),
+        ("vim.tiny a", ["vim.tiny *"], [], False),
+        ("git-shell", ["git-shell *"], [], False),
     ],
 )
 def test_rules(argv: str, allow: list[str], deny: list[str], runs: bool) -> None:
@@ -159,6 +182,35 @@ def test_a_name_that_leads_to_an_interpreter_is_one() -> None:
     assert permitted(["tool", "x"], ["tool x"], [], real="python3.11") is None
 
 
+@pytest.mark.parametrize(
+    ("argv", "links"),
+    [
+        ("diff a b", "all"),
+        ("diff -r --no-dereference a b", ""),
+        ("diff --brief --no-dereference a b", ""),
+        ("diff a --no-dereference b", ""),
+        ("diff -x --no-dereference a b", "all"),
+        ("diff -- --no-dereference b", "all"),
+        ("cp a b", "same"),
+        ("cp -rT a b", "all"),
+        ("cp --no-target-dir a b", "all"),
+        ("ls a", ""),
+    ],
+)
+def test_programs_that_go_through_links(argv: str, links: str) -> None:
+    assert follows(argv.split()) == links
+
+
+@pytest.mark.parametrize("line", ["tee AGENTS.md", "cp a.txt .git/x", "git rm AGENTS.md", "mytool AGENTS.md"])
+def test_only_a_rule_of_its_own_lets_a_command_write_what_is_protected(
+    prepare: Callable[..., shell.Plan], line: str
+) -> None:
+    assert _refused(prepare, line, allow=(f"{line} *",))
+    assert not _refused(prepare, line, allow=(line,))
+    assert not _refused(prepare, "cat AGENTS.md")
+    assert not _refused(prepare, "git log -- AGENTS.md .git")
+
+
 def test_values_inside_options_count_as_paths() -> None:
     assert "/etc" in [*paths_in(["x", "-I/etc"])]
     assert "../y" in [*paths_in(["x", "-vf../y"])]
@@ -167,6 +219,13 @@ def test_values_inside_options_count_as_paths() -> None:
     assert [*paths_in(["echo", "/etc"])] == []
     assert "/etc" not in [*paths_in(["grep", "-n", "/etc", "file"])]
     assert "/etc" in [*paths_in(["grep", "-e", "x", "/etc"])]
+    assert "a,b" in [*paths_in(["diff", "--from-file=a,b", "c"])]  # a name may hold what else separates names
+    assert "a" in [*paths_in(["diff", "--from-file=a,b", "c"])]
+    assert "out" in [*paths_in(["grep", "-nnnnnnnnnnnnnnnnnfout", "a"])]
+    assert "/" not in [*paths_in(["sort", "-t", "/", "-k2", "a"])]
+    assert "/" in [*paths_in(["ls", "/"])]
+    assert "s/../../1" in [*paths_in(["sed", "-n", "p", "s/../../1"])]
+    assert "s/a/b/" not in [*paths_in(["sed", "s/a/b/", "f"])]
 
 
 def test_programs_are_looked_for_outside_the_workspace_only(workspace: Path, tmp_path: Path) -> None:
@@ -177,7 +236,7 @@ def test_programs_are_looked_for_outside_the_workspace_only(workspace: Path, tmp
     (tmp_path / "bin" / "back").symlink_to(workspace / "tool")
 
     def plan(name: str, *path: str) -> shell.Plan:
-        rules = {"allow": ("*",), "path": path}
+        rules = {"allow": (name,), "path": path}
         return shell.prepare(Settings.model_validate({"workspace": {"dir": workspace}, "shell": rules}), name, "")
 
     assert plan("tool", str(tmp_path / "bin")).pipelines[0][1] == ((str(tmp_path / "bin" / "tool"),),)
