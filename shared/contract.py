@@ -77,7 +77,7 @@ class ToolSpec(Value):
 
 
 class GroupSpec(Value):
-    """A group of tools: what routing chooses among."""
+    """A group of tools: what routing chooses among. `coordinator/routing/keywords.py` says how keywords are written."""
 
     name: str
     title: str
@@ -85,21 +85,62 @@ class GroupSpec(Value):
     examples: dict[str, tuple[str, ...]] = Field(default_factory=dict)
 
 
+class Condition(Value):
+    """A comparison over the output of a needed step, or over `params`: what is at `path` in it against `value`.
+
+    `holds` takes true or false alone; `within` looks for what is there in the list `value`, `contains` for `value` in
+    the list or text that is there; `exists` says whether anything is there. Else what is not there fulfils nothing.
+    """
+
+    step: str
+    path: tuple[str | int, ...] = ()
+    op: Literal["holds", "eq", "ne", "lt", "le", "gt", "ge", "within", "contains", "exists"]
+    value: JsonValue = True
+
+
+class Retries(Value):
+    """How often a step is tried in all, and how long it rests before it is tried again, twice as long each time."""
+
+    attempts: int = 1
+    backoff_s: float = 2.0
+
+
+class OnError(Value):
+    """What a step that failed is for those that need it: the end of the workflow (`fail`), nothing (`skip`), a value
+    that was declared, or the output of a `step` that runs in this case alone."""
+
+    do: Literal["fail", "skip", "value", "step"] = "fail"
+    value: JsonValue = None
+    step: str = ""
+
+
 class StepSpec(Value):
     """One step of a workflow.
 
     kind `code`: a function of the workflow, run as a node on the `workflows` queue with the outputs of the
-    steps it needs. kind `tool`: a catalogue tool with fixed `args`. kind `model`: one model call that sees only
-    `prompt`, in which `{step}` stands for the output of a needed step, and never chooses the flow.
+    steps it needs. kind `tool`: a catalogue tool with `args`, in which `${step.path}` takes its value from the output
+    of a needed step. kind `model`: one model call that sees only `prompt`, in which `{step}` stands for the output of
+    a needed step, and never chooses the flow; with `json_schema` its answer is JSON of that shape. kind `agent`: a run
+    of `agent` with that prompt and no other `tools` than those (none named: the agent's own).
+
+    It runs if all of `when` holds. Of what it needs, `optional` are steps that may have been skipped; else it is
+    skipped as well.
     """
 
     id: str
-    kind: Literal["code", "tool", "model"]
+    kind: Literal["code", "tool", "model", "agent"]
     needs: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    when: tuple[Condition, ...] = ()
+    retry: Retries = Retries()
+    on_error: OnError = OnError()
     tool: str = ""
     args: dict[str, Any] = Field(default_factory=dict)
     prompt: str = ""
+    json_schema: dict[str, Any] | None = None
     tier: str = "fast"
+    agent: str = ""
+    tools: tuple[str, ...] = ()
     effect: Effect = Effect.READ
     timeout_s: float = 60.0
     queue: str = "workflows"
@@ -108,8 +149,9 @@ class StepSpec(Value):
 class WorkflowSpec(Value):
     """A deterministic workflow: a graph that code wrote beforehand.
 
-    `result` names the step whose output is the answer of the run. `cron` (with `timezone`) is its default
-    schedule, empty for none. `hidden` workflows are the system's own and leave no message in a session.
+    `result` names the step whose output is the answer of the run. `cron` (with `timezone`) is its default schedule, a
+    line as `shared/timing.py` has them, empty for none. `hidden` workflows are the system's own and leave no message in
+    a session. `timeout_s` bounds a whole run (0: the budget of runs does).
     """
 
     name: str
@@ -119,6 +161,7 @@ class WorkflowSpec(Value):
     cron: str = ""
     timezone: str = "UTC"
     hidden: bool = False
+    timeout_s: float = 0.0
 
 
 class Catalogue(Value):
@@ -214,7 +257,9 @@ class NodeResult(Value):
     """The end of a node.
 
     `text` goes to the model. `value` is what references and code see (JSON, types kept); it is None and
-    `artifact` is set when it was too large to travel. `usage` and `cost` are those of a subagent's run.
+    `artifact` is set when it was too large to travel. `usage` and `cost` (dollars) are those of a subagent's
+    run, or of the models and services that the tool paid for. `deeds` are the tools with effects that succeeded in
+    a subagent's run; None where nobody knows.
     """
 
     v: int = VERSION
@@ -225,15 +270,8 @@ class NodeResult(Value):
     error: NodeError | None = None
     usage: Usage | None = None
     cost: str | None = None
+    deeds: tuple[str, ...] | None = None
     worker: str = ""
     queued_ms: int = 0
     started_ms: int = 0
     ended_ms: int = 0
-
-
-class Hint(Value):
-    """A wake-up for a coordinator: something of `run` changed; read the truth from the ledger or the mailbox."""
-
-    kind: Literal["node", "mail", "runnable", "adopt"]
-    run: str
-    node: str = ""

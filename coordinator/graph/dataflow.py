@@ -1,7 +1,7 @@
 """A dependency graph that is being carried out: nodes become ready when all that they need has ended well.
 
 A node ends in exactly one state. Anything but `done` reaches its dependents only: they are skipped, with the
-reason. Pure: fed with events (a node started, ended, time went on), asked what is ready; it never waits.
+reason. Pure: fed with events (a node started, ended), asked what is ready; it never waits.
 
 A whole run costs O((nodes + edges) log nodes): every node counts what it still misses, and those that miss nothing
 wait in one heap per tool.
@@ -20,7 +20,7 @@ from shared.errors import ModelError
 
 __all__ = ["Dataflow", "find_cycle"]
 
-_Entry = tuple[float, int, str]
+_Entry = tuple[int, int, str]
 """Place in a heap: longest chain first, else given order."""
 
 
@@ -29,17 +29,14 @@ class Dataflow:
     """The state of one graph. Raises ModelError at construction for unknown needs and cycles.
 
     `ended` and `started` are what is known when a graph is taken over. `tools` (node -> tool) is what bounds per tool
-    count by; `seconds` are expected durations, one second where unknown. `not_after_ms` is the deadline of the whole
-    graph, on any clock that all times given here are of: no node outlives it. `groups` are nodes that do nothing
-    themselves but end with others, such as a plan with its steps: while they are open they take nobody's place.
+    count by. `groups` are nodes that do nothing themselves but end with others, such as a plan with its steps: while
+    they are open they take nobody's place.
     """
 
     needs: dict[str, tuple[str, ...]]
     ended: dict[str, NodeState] = field(default_factory=dict)
     started: set[str] = field(default_factory=set)
     tools: Mapping[str, str] = field(default_factory=dict)
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    not_after_ms: int | None = None
     groups: Collection[str] = ()
 
     def __post_init__(self) -> None:
@@ -55,7 +52,6 @@ class Dataflow:
         self._height = self._heights()
         self._heaps: dict[str, list[_Entry]] = defaultdict(list)
         self._running: Counter[str] = Counter()
-        self._deadlines: list[tuple[int, str]] = []
         self.open: set[str] = set()
         """Nodes that have started and not ended, groups among them."""
         for node, count in self._missing.items():
@@ -68,12 +64,11 @@ class Dataflow:
         for node, state in known.items():
             self.end(node, state)
 
-    def _heights(self) -> dict[str, float]:
-        """The time of the longest chain from each node to an end of the graph: the critical path goes first."""
-        height: dict[str, float] = {}
+    def _heights(self) -> dict[str, int]:
+        """The length of the longest chain from each node to an end of the graph: the critical path goes first."""
+        height: dict[str, int] = {}
         for node in reversed(topological(self.needs)):
-            behind = max((height[d] for d in self._dependents[node]), default=0.0)
-            height[node] = self.seconds.get(node, 1.0) + behind
+            height[node] = 1 + max((height[d] for d in self._dependents[node]), default=0)
         return height
 
     def _tool(self, node: str) -> str:
@@ -113,16 +108,14 @@ class Dataflow:
             heapq.heappop(heap)
         yield from heap[:1]
 
-    def start(self, node: str, not_after_ms: int | None = None) -> None:
-        """Marks a node as handed out, with its own deadline if it has one; doing it twice changes nothing."""
+    def start(self, node: str) -> None:
+        """Marks a node as handed out; doing it twice changes nothing."""
         if node in self.started or node in self.ended:
             return
         self.started.add(node)
         self.open.add(node)
         if node not in self.groups:
             self._running[self._tool(node)] += 1
-        if not_after_ms is not None:
-            heapq.heappush(self._deadlines, (not_after_ms, node))
 
     def end(self, node: str, state: NodeState) -> list[str]:
         """Records a node's end; the first one wins. Returns the nodes that are skipped because of it."""
@@ -150,34 +143,6 @@ class Dataflow:
             self._running[self._tool(node)] -= 1
         self.ended[node] = state
         self.open.discard(node)
-
-    @property
-    def next_deadline_ms(self) -> int | None:
-        """When `expire` next has something to do, or None."""
-        while self._deadlines and self._deadlines[0][1] in self.ended:
-            heapq.heappop(self._deadlines)
-        if self.finished:
-            return None
-        own = self._deadlines[0][0] if self._deadlines else None
-        return min((t for t in (own, self.not_after_ms) if t is not None), default=None)
-
-    def expire(self, now_ms: int) -> list[str]:
-        """Ends what is past its deadline as timed out. Returns all nodes that ended by it, skipped ones included."""
-        if self.not_after_ms is not None and now_ms >= self.not_after_ms:
-            return self.stop(NodeState.TIMED_OUT)
-        closed: list[str] = []
-        while self._deadlines and self._deadlines[0][0] <= now_ms:
-            _, node = heapq.heappop(self._deadlines)
-            if node not in self.ended:
-                closed += [node, *self.end(node, NodeState.TIMED_OUT)]
-        return closed
-
-    def stop(self, state: NodeState) -> list[str]:
-        """Ends every node that has not ended, started or not, and returns them in given order."""
-        left = [node for node in self.needs if node not in self.ended]
-        for node in left:
-            self._close(node, state)
-        return left
 
     @property
     def running(self) -> int:

@@ -1,43 +1,38 @@
 """A deterministic workflow as a run: the graph was written by code, the ledger and the workers are the same.
 
 Code and tool steps are nodes at workers; a model step is one call that sees only its filled prompt and returns only
-its text, so it never chooses the flow. A run that is taken over goes on at the first step without a result.
+its text, so it never chooses the flow. Each attempt of a step is a node of its own. The definition is logged when the
+run begins and holds to its end; a run that is taken over goes on at the first step without a result.
 """
 
 from __future__ import annotations
 
-import json
+import asyncio
 import time
 from collections.abc import Sequence
-from typing import Any
+from decimal import Decimal
 
-from pydantic import JsonValue
 from sqlalchemy import Connection
 
 from coordinator.dispatch.collector import Collector
-from coordinator.graph.dataflow import Dataflow
-from coordinator.handle import Handle
+from coordinator.graph.steps import ELSEWHERE, Fate, StepGraph, rest_ms
+from coordinator.handle import Handle, Parked
+from coordinator.loop.decide import Limits
 from coordinator.loop.early import planned_event
 from coordinator.loop.ending import Outcome
-from coordinator.loop.model_call import assistant_entry, call_model
 from coordinator.loop.permit import Permit, denied
-from coordinator.loop.planning import QUEUE_WAIT_MS
 from coordinator.loop.record import record
 from coordinator.loop.services import LoopServices
-from coordinator.models.route import Route
-from shared.contract import Effect, NodeError, NodeResult, NodeState, StepSpec, ToolSpec, WorkflowSpec
-from shared.entries import Node
+from coordinator.loop.workflow_agents import AgentSteps
+from coordinator.loop.workflow_model import ModelSteps
+from coordinator.loop.workflow_steps import LATE, OUT_OF_TIME, Made, StepMaker, shown
+from shared.contract import NodeResult, NodeState, StepSpec
+from shared.entries import Node, WorkflowBegun
 from shared.errors import ConfigError
-from shared.ids import node_id
-from shared.llm.errors import LlmError
-from shared.llm.model import Message, Request, TextBlock
 from shared.messages import ErrorInfo
 from shared.permissions import Grant
-from shared.signing import call_hash
 from shared.sql import grants
 from shared.state.changes import Change
-
-MODEL_STEP = "model:step"
 
 
 class WorkflowRun:
@@ -50,14 +45,20 @@ class WorkflowRun:
         self._permit.standing = standing
         self._services = services
         self.collector = Collector(handle, services.publisher, services.directory)
-        name = handle.message.workflow
-        spec = services.directory.workflow(name)
-        if spec is None:
-            known = ", ".join(w.name for w in services.directory.catalogue.workflows) or "none"
-            raise ConfigError(f"there is no workflow {name!r}", hint=f"live workers offer: {known}")
-        self._spec: WorkflowSpec = spec
-        self._steps = {s.id: s for s in spec.steps}
-        self._node_of = {s.id: node_id(handle.lease.run, 0, 0, i) for i, s in enumerate(spec.steps)}
+        begun = handle.run.workflow or self._begin()
+        self._graph = StepGraph(begun.spec)
+        limits = Limits(services.settings.budget.steps, begun.seconds, begun.tokens, Decimal(begun.dollars))
+        self._seconds = begun.seconds
+        self._ends_ms = handle.run.started_ms + handle.lease.waited_ms + int(begun.seconds * 1000)
+        self._maker = StepMaker(handle, services, self._graph, self._ends_ms)
+        self._models = ModelSteps(handle, services, begun.spec.name, limits)
+        self._agents = AgentSteps(handle, services, limits)
+        self._ended: dict[str, NodeState] = {}
+        self._due: dict[str, int] = {}
+        """When steps are tried again, in Unix milliseconds."""
+        self._asking: dict[str, asyncio.Task[Change]] = {}
+        self._told = set(handle.run.results)
+        """Attempts whose end somebody has been told of."""
 
     @classmethod
     async def prepare(cls, handle: Handle, services: LoopServices) -> WorkflowRun:
@@ -73,139 +74,210 @@ class WorkflowRun:
             await services.directory.refresh()
         return cls(handle, services, standing)
 
+    def _begin(self) -> WorkflowBegun:
+        """The definition as it is now, which goes into the log with the first step. Raises ConfigError."""
+        name, directory = self._handle.message.workflow, self._services.directory
+        spec = directory.workflow(name)
+        if spec is None:
+            known = ", ".join(w.name for w in directory.catalogue.workflows) or "none"
+            raise ConfigError(f"there is no workflow {name!r}", hint=f"live workers offer: {known}")
+        wanted = self._handle.message.budget
+        limits = Limits.of(self._services.settings.budget, wanted)
+        seconds = min(filter(None, (wanted.seconds, spec.timeout_s)), default=limits.seconds)
+        begun = WorkflowBegun(spec=spec, seconds=seconds, tokens=limits.tokens, dollars=str(limits.dollars))
+        self._handle.carry(Change(entries=[begun]))
+        return begun
+
     async def run(self) -> Outcome:
         """Runs to an outcome. Raises RunCancelled, LeaseLost, OperatorError."""
-        flow = Dataflow({s.id: s.needs for s in self._spec.steps}, ended=self._known())
-        while True:
-            await self._handle.take_mail(lambda mail, change: False)
-            if flow.finished:
-                return self._outcome(flow)
-            for step_id in flow.ready():
-                flow.start(step_id)
-                await self._start(self._steps[step_id], flow)
-            if self.collector.outstanding:
-                await self._take_results(flow)
-
-    async def _take_results(self, flow: Dataflow) -> None:
-        for node in await self.collector.wait():
-            step = next(s for s, n in self._node_of.items() if n == node)
-            flow.end(step, self._handle.run.results[node].state)
-
-    def _known(self) -> dict[str, NodeState]:
-        results = self._handle.run.results
-        return {s: results[n].state for s, n in self._node_of.items() if n in results}
-
-    async def _start(self, step: StepSpec, flow: Dataflow) -> None:
-        node = self._handle.run.nodes.get(self._node_of[step.id])
-        if node is None:
-            node = self._node(step, await self._inputs(step))
-            change = Change(nodes=[node])
-            change.event("node.planned", **planned_event(node))
-            await self._handle.commit(change)
-        if step.kind == "model":
-            await self._ask(step, node)
-            flow.end(step.id, self._handle.run.results[node.node].state)
-        elif (verdict := self._permit.verdict(self._tool(step, node), node.args)).action == "allow":
-            self.collector.send(node, approval=verdict.approval)
-        else:
-            result = denied(node.tool, verdict.reason)
-            await self._handle.commit(Change(ends=[(node.node, node.tool, result)]))
-            flow.end(step.id, result.state)
-
-    def _tool(self, step: StepSpec, node: Node) -> ToolSpec:
-        """What rules see of a step; a code step has no declaration of its own."""
-        known = self._services.directory.tool(node.tool)
-        name = f"workflow:{self._spec.name}"
-        return known or ToolSpec(name=node.tool, group=name, description="", parameters={}, effect=step.effect)
-
-    async def _inputs(self, step: StepSpec) -> dict[str, JsonValue]:
-        """Outputs of the needed steps by their ids, and the message's `params`."""
-        inputs: dict[str, JsonValue] = {"params": dict(self._handle.message.params)}
-        for needed in step.needs:
-            result = self._handle.run.results[self._node_of[needed]]
-            value = result.value
-            if value is None and result.artifact is not None:
-                artifact = await self._services.artifacts.get(self._handle.message.principal, result.artifact)
-                text = artifact.data.decode("utf-8", "replace")
-                value = json.loads(text) if artifact.media_type == "application/json" else text
-            inputs[needed] = value
-        return inputs
-
-    def _node(self, step: StepSpec, inputs: dict[str, JsonValue]) -> Node:
-        args: dict[str, Any]
-        if step.kind == "code":
-            tool, args, queue, effect = step.tool, {"inputs": inputs}, step.queue, step.effect
-        elif step.kind == "tool":
-            spec = self._services.directory.tool(step.tool)
-            if spec is None:
-                raise ConfigError(f"workflow {self._spec.name}: no live worker offers the tool {step.tool}")
-            tool, args, queue, effect = step.tool, dict(step.args), spec.queue, spec.effect
-        else:
-            tool, args, queue, effect = MODEL_STEP, {"prompt": fill(step.prompt, inputs)}, "", Effect.READ
-        return Node(
-            node=self._node_of[step.id],
-            step=0,
-            position=list(self._steps).index(step.id),
-            tool=tool,
-            args=args,
-            args_hash=call_hash(tool, args),
-            effect=effect,
-            queue=queue,
-            needs=tuple(self._node_of[n] for n in step.needs),
-            not_after_ms=int(time.time() * 1000) + QUEUE_WAIT_MS + int(step.timeout_s * 1000),
-            timeout_s=step.timeout_s,
-            call=False,
-        )
-
-    async def _ask(self, step: StepSpec, node: Node) -> None:
-        """One model call; its text is the step's result."""
-        prompt = str(node.args["prompt"])
-        request = Request(model="", messages=(Message(role="user", blocks=(TextBlock(text=prompt),)),))
-        number, group = self._handle.run.steps + 1, f"workflow:{self._spec.name}"
-        change = Change()
         try:
-            route = Route(step.tier, self._services.tiers.chain(step.tier), "the step names its tier")
-            switches = await self._services.session_state.switches(self._handle.lease.session)
-            answer = await call_model(self._handle, self._services, request, route, number, group, switches=switches)
-        except LlmError as error:
-            problem = NodeError(code=error.code, message=error.message, hint=error.hint)
-            result = NodeResult(state=NodeState.FAILED, text=str(error), error=problem)
-        else:
-            text, usage = answer.completion.message.text, answer.usage
-            # Usage is logged with an empty message: the step's text is a node's result, not part of a conversation.
-            empty = Message(role="assistant", blocks=())
-            entry = assistant_entry(answer, empty, number, tier=step.tier, group=group)
-            change.entries.append(entry)
-            change.event("usage", step=number, model=answer.choice.name, **usage.model_dump(mode="json"))
-            result = NodeResult(state=NodeState.DONE, text=text, value=text, ended_ms=int(time.time() * 1000))
-        change.ends.append((node.node, node.tool, result))
+            while True:
+                await self._handle.take_mail(lambda mail, change: False)
+                await self._advance()
+                if len(self._ended) == len(self._graph.steps):
+                    return self._outcome()
+                await self._news()
+        finally:
+            asking = list(self._asking.values())
+            for task in asking:
+                task.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
+
+    async def _advance(self) -> None:
+        """Takes note of what has ended, and begins or skips whatever may be, until nothing changes."""
+        while True:
+            if (late := self._agents.late()) is not None:
+                await self._handle.commit(late)
+            self._take_ends()
+            stop = OUT_OF_TIME if _now_ms() >= self._ends_ms else ""
+            begun = {step for step in self._graph.steps if self._maker.tried(step)}
+            outlook = self._graph.outlook(self._ended, begun, stop)
+            again = [step for step, due in self._due.items() if due <= _now_ms()]
+            room = self._services.settings.coordinator.width - len(self.collector.outstanding) - len(self._asking)
+            start = [*again, *outlook.start][: max(room, 0)]
+            made = [self._maker.skipped(step, why) for step, why in outlook.skip.items()]
+            made += [await self._maker.make(step, self._ended) for step in start]
+            for step in start:
+                self._due.pop(step, None)
+            if made:
+                await self._log(made)
+            self._hand_out()
+            if not made:
+                return
+
+    def _take_ends(self) -> None:
+        """Steps whose last attempt has a result end with it, or are to be tried again."""
+        for step in self._graph.steps:
+            if step in self._ended or step in self._due:
+                continue
+            tried, results = self._maker.tried(step), self._results(step)
+            if tried and len(results) == len(tried):
+                due = self._due_ms(step, tried[-1], results)
+                if due is None or due >= self._ends_ms:
+                    self._ended[step] = results[-1].state
+                else:
+                    self._due[step] = due
+                if tried[-1] not in self._told:
+                    self._told.add(tried[-1])
+                    self._tell(step, results)
+        if self._due and (self._graph.failed(self._ended) or _now_ms() >= self._ends_ms):
+            for step in self._due:  # nothing more begins
+                self._ended[step] = self._results(step)[-1].state
+            self._due.clear()
+
+    def _due_ms(self, step: str, node: str, results: Sequence[NodeResult]) -> int | None:
+        """When a step is tried again, in Unix milliseconds; None if it has ended.
+
+        It rests from when its end was seen; a worker's clock, which may be wrong, counts only after a takeover.
+        """
+        rest = rest_ms(self._graph.steps[step], self._handle.run.nodes[node].effect, results)
+        if rest is None:
+            return None
+        return (min(results[-1].ended_ms, _now_ms()) if node in self._told else _now_ms()) + rest
+
+    def _tell(self, step: str, results: Sequence[NodeResult]) -> None:
+        """Tells whoever watches of a failure that is not the end of the workflow."""
+        last, why = results[-1].state, results[-1].text[:300]
+        if step in self._due:
+            rest_s = max(0.0, (self._due[step] - _now_ms()) / 1000)
+            text = f"step {step} is tried again in {rest_s:.1f} s (attempt {len(results) + 1}): {why}"
+            self._handle.events.write("notice", code="step_retried", text=text, step=step)
+        elif last not in (NodeState.DONE, NodeState.SKIPPED) and not self._graph.failed(self._ended):
+            text = f"step {step} failed, and the workflow goes on: {why}"
+            self._handle.events.write("notice", code="step_failed", text=text, step=step)
+
+    async def _log(self, made: Sequence[Made]) -> None:
+        """Plans nodes, and ends those that are not run."""
+        names = list(self._graph.steps)
+        change = Change()
+        for one in made:
+            node, step = one.node, names[one.node.position]
+            change.nodes.append(node)
+            change.event("node.planned", **planned_event(node), name=step)
+            spec = self._graph.steps[step]
+            end = one.end or self._refused(spec, node)
+            if end is not None:
+                change.ends.append((node.node, node.tool, end))
+            elif spec.kind == "agent":
+                self._agents.begin(spec, node, change)
         await self._handle.commit(change)
 
-    def _outcome(self, flow: Dataflow) -> Outcome:
-        wanted = self._node_of[self._spec.result]
-        if flow.ended[self._spec.result] is NodeState.DONE:
-            result = self._handle.run.results[wanted]
-            return Outcome("ended", "stop", "" if self._spec.hidden else result.text)
-        bad = next(s for s, state in flow.ended.items() if state not in (NodeState.DONE, NodeState.SKIPPED))
-        result = self._handle.run.results[self._node_of[bad]]
-        message = f"step {bad} of workflow {self._spec.name} {result.state}: {result.text[:500]}"
-        return Outcome("failed", "step_failed", error=ErrorInfo(code="step_failed", message=message))
+    def _refused(self, spec: StepSpec, node: Node) -> NodeResult | None:
+        """The end of a node that rules forbid."""
+        if spec.kind == "model":
+            return None
+        if spec.kind == "agent" and (refused := self._agents.refused(spec)) is not None:
+            return refused
+        verdict = self._permit.verdict(self._maker.facts(spec), node.args)
+        return None if verdict.action == "allow" else denied(node.tool, verdict.reason)
+
+    def _hand_out(self) -> None:
+        """Sends planned nodes to workers and asks models, also those of a run that was taken over."""
+        results, nodes = self._handle.run.results, self._handle.run.nodes
+        for step, spec in self._graph.steps.items():
+            tried = self._maker.tried(step)
+            if not tried or tried[-1] in results or tried[-1] in self.collector.outstanding or step in self._asking:
+                continue
+            node = nodes[tried[-1]]
+            if spec.kind == "agent":
+                self.collector.watched.add(node.node)
+            elif spec.kind == "model":
+                left_s = max(0.0, (self._ends_ms - _now_ms()) / 1000)
+                relay = step == self._graph.spec.result and spec.json_schema is None
+                asked = self._models.ask(spec, node, min(node.timeout_s, left_s), relay=relay)
+                self._asking[step] = asyncio.create_task(asked)
+            else:
+                approval = self._permit.verdict(self._maker.facts(spec), node.args).approval
+                self.collector.send(node, approval=approval)
+
+    async def _news(self) -> None:
+        """Returns when an attempt has ended, or when a step is due again or somebody's time is up.
+
+        Raises Parked when only agents are under way, which are runs of their own and may need this one's place.
+        """
+        collector = self.collector
+        times = [*self._due.values(), *([self._ends_ms] if self._may_still_begin() else [])]
+        due = min([*times, *([ms] if (ms := self._agents.next_ms) is not None else [])], default=None)
+        if not (self._due or self._asking or collector.outstanding):
+            if not collector.watched:
+                raise AssertionError(f"workflow {self._graph.spec.name} has steps that can neither run nor end")
+            raise Parked(tuple(collector.watched), due or 0, clock_stops=False)
+        await self._handle.race(self._something(None if due is None else max(0.0, (due - _now_ms()) / 1000)))
+        for step, task in [(s, t) for s, t in self._asking.items() if t.done()]:
+            del self._asking[step]
+            await self._handle.commit(task.result())
+
+    def _may_still_begin(self) -> bool:
+        return any(not self._maker.tried(step) for step in self._graph.steps) and _now_ms() < self._ends_ms
+
+    async def _something(self, timeout: float | None) -> None:
+        at_work = self.collector.outstanding or self.collector.watched
+        results = asyncio.ensure_future(self.collector.results()) if at_work else None
+        waiting = {*self._asking.values(), *([results] if results else [])}
+        try:
+            if waiting:
+                await asyncio.wait(waiting, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            else:
+                await asyncio.sleep(timeout or 0.0)
+            if results is not None and results.done():
+                results.result()
+        finally:
+            if results is not None:
+                results.cancel()
+                await asyncio.gather(results, return_exceptions=True)
+
+    def _outcome(self) -> Outcome:
+        spec, ended = self._graph.spec, self._ended
+        if bad := self._graph.failed(ended):
+            return self._failed(bad)
+        if late := [s for s in self._graph.steps if any(r.error and r.error.code == LATE for r in self._results(s))]:
+            text = f"workflow {spec.name} had {self._seconds:g} s, and did not come to: {', '.join(late)}"
+            return Outcome("failed", "step_failed", error=ErrorInfo(code="timed_out", message=text))
+        answer = ""
+        if self._graph.fate(spec.result, ended) is Fate.VALUE and not spec.hidden:
+            source = self._graph.source(spec.result, ended)
+            answer = self._results(source.step)[-1].text if source.step else shown(source.value)
+        return Outcome("ended", "stop", answer)
+
+    def _failed(self, step: str) -> Outcome:
+        """What the user is told of the step that ended the workflow."""
+        name, results = self._graph.spec.name, self._results(step)
+        last = results[-1]
+        why = last.text[:500]
+        if self._graph.steps[step].kind == "code" and last.error is not None and last.error.code in ELSEWHERE:
+            why = (
+                "no live worker has the code of this step. The workflow was changed or removed after this run had "
+                "begun, or the worker that has it is gone"
+            )
+        tries = f" after {len(results)} attempts" if len(results) > 1 else ""
+        text = f"step {step} of workflow {name} {last.state}{tries}: {why}"
+        if last.state is NodeState.OUTCOME_UNKNOWN:
+            return Outcome("failed", "step_failed", error=ErrorInfo(code="outcome_unknown", message=text))
+        return Outcome("failed", "step_failed", error=ErrorInfo(code="step_failed", message=text))
+
+    def _results(self, step: str) -> list[NodeResult]:
+        return self._maker.results(step)
 
 
-def fill(prompt: str, inputs: dict[str, JsonValue]) -> str:
-    """The prompt with `{step}` replaced by that step's output. What is put in is never filled again."""
-    out: list[str] = []
-    rest = prompt
-    while True:
-        start = rest.find("{")
-        end = rest.find("}", start)
-        if start < 0 or end < 0:
-            return "".join([*out, rest])
-        name = rest[start + 1 : end]
-        if name in inputs:
-            value = inputs[name]
-            out += [rest[:start], value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)]
-            rest = rest[end + 1 :]
-        else:
-            out.append(rest[: start + 1])
-            rest = rest[start + 1 :]
+def _now_ms() -> int:
+    return int(time.time() * 1000)

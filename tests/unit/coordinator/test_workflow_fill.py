@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from coordinator.loop.workflow import fill
+from coordinator.loop.workflow_steps import fill
 
 INPUTS: dict[str, JsonValue] = {"notes": "milk", "count": 3, "rows": [{"a": "ñ"}], "none": None, "yes": True}
 

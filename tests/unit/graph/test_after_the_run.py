@@ -1,12 +1,9 @@
-"""What is made of a graph that has ended: outputs left out, times, deadlines."""
+"""What is made of a graph that has ended: outputs left out. And how deadlines nest."""
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from coordinator.graph.critical import Timing, analyse
 from coordinator.graph.deadlines import LEAST_MS, MARGIN_MS, nested
 from coordinator.graph.elide import SHORTEST, elidable, elide
 from shared.contract import NodeResult, NodeState
@@ -65,50 +62,6 @@ def test_the_research_scenario_shows_the_report_alone() -> None:
     sources |= {n + 5: (n,) for n in range(2, 7)}
     sources[12] = tuple(range(1, 12))
     assert elidable(sources, results(*[DONE] * 12)) == list(range(1, 12))
-
-
-def test_times_of_a_diamond() -> None:
-    times = analyse(
-        [
-            Timing("a", (), 0, 10, 110),
-            Timing("b", ("a",), 0, 130, 430),
-            Timing("c", ("a",), 0, 120, 220),
-            Timing("d", ("b", "c"), 0, 440, 490),
-        ]
-    )
-    assert times.makespan_ms == 490
-    assert times.critical_path == ("a", "b", "d")
-    assert times.critical_path_ms == 450
-    assert times.work_ms == 550
-    assert times.ratio == pytest.approx(490 / 450)
-    rows = {n.node: n for n in times.nodes}
-    assert [rows[n].wait_ms for n in "abcd"] == [10, 20, 10, 10]
-    assert [rows[n].run_ms for n in "abcd"] == [100, 300, 100, 50]
-    assert [rows[n].slack_ms for n in "abcd"] == [0, 0, 200, 0]
-    assert [rows[n].critical for n in "abcd"] == [True, True, False, True]
-    assert rows["d"].ready_ms == 430
-
-
-def test_nodes_that_never_ran_cost_nothing_and_break_nothing() -> None:
-    times = analyse([Timing("a", (), 5, 10, 20), Timing("b", ("a", "elsewhere"), 5, 0, 20), Timing("c", ("b",), 5)])
-    assert times.makespan_ms == 15
-    assert times.critical_path == ("a",)
-    assert [(n.wait_ms, n.run_ms) for n in times.nodes] == [(5, 10), (0, 0), (0, 0)]
-
-
-def test_clocks_that_differ_give_no_negative_times() -> None:
-    times = analyse([Timing("a", (), 100, 90, 200), Timing("b", ("a",), 100, 190, 180)])
-    assert [(n.wait_ms, n.run_ms) for n in times.nodes] == [(0, 110), (0, 0)]
-
-
-def test_an_empty_graph_has_no_times_and_no_ratio() -> None:
-    times = analyse([])
-    assert (times.makespan_ms, times.critical_path, times.ratio) == (0, (), None)
-
-
-def test_times_are_json() -> None:
-    times = analyse([Timing("a", (), 0, 1, 2)])
-    assert json.loads(json.dumps(times.as_dict()))["nodes"][0]["critical"] is True
 
 
 def test_deadlines_nest() -> None:
