@@ -2,7 +2,7 @@
 
 `merge` applies operations and keeps the number of active bullets bounded; `revert` undoes one change of the
 past. Both return the changes they made, each with the bullets before and after, which is what a ledger keeps.
-Bullets are never destroyed: they retire.
+Bullets are never destroyed: they retire. What the user took away stays as a sign that nothing like it is wanted.
 """
 
 from __future__ import annotations
@@ -50,6 +50,11 @@ class Scope(Value):
         """The installation's, which every user's model sees."""
         return cls(kind=ScopeKind.GLOBAL)
 
+    def is_of(self, principal: str) -> bool:
+        """True for a playbook of that user's own."""
+        of_agent = self.kind is ScopeKind.AGENT and self.key.startswith(f"{principal}/")
+        return of_agent or (self.kind is ScopeKind.USER and self.key == principal)
+
 
 class Importance(StrEnum):
     """How much a bullet matters."""
@@ -60,10 +65,12 @@ class Importance(StrEnum):
 
 
 class BulletState(StrEnum):
-    """Active bullets are shown to models; retired ones are kept for the record and for rollback."""
+    """Active bullets are shown to models; retired ones are kept for the record and for rollback. Forgotten ones are
+    those that the user took away: nothing that says the same is learned again."""
 
     ACTIVE = "active"
     RETIRED = "retired"
+    FORGOTTEN = "forgotten"
 
 
 class Bullet(Value):
@@ -122,7 +129,8 @@ class Merge(Value):
 
 
 class Retire(Value):
-    """Shows a bullet no more. `reason` is `limit` when it had to make room."""
+    """Shows a bullet no more. `reason` is `limit` when it had to make room. The user's word makes it forgotten, also
+    when it was retired already."""
 
     kind: Literal["retire"] = "retire"
     id: str
@@ -219,7 +227,7 @@ def revert(
     """Undoes a change of the past, which the ledger has as number `entry`; returns what `merge` does.
 
     Content goes back to what it was, votes that came with the change are taken away, later votes stay, added
-    bullets retire. Raises StateConflict if the content has changed since: undo that first.
+    bullets are forgotten. Raises StateConflict if the content has changed since: undo that first.
     """
     book = {bullet.id: bullet for bullet in bullets}
     before = {bullet.id: bullet for bullet in change.before}
@@ -232,7 +240,7 @@ def revert(
             )
         old = before.get(then.id)
         if old is None:
-            restored.append(_edited(now, now_ms, state=BulletState.RETIRED, pinned=False))
+            restored.append(_edited(now, now_ms, state=BulletState.FORGOTTEN, pinned=False))
             continue
         votes = {
             "helpful": max(0, now.helpful + old.helpful - then.helpful),
@@ -282,8 +290,7 @@ def _outcome(
         case Merge():
             return _merged(book, operation, now_ms, by_user)
         case Retire(id=id):
-            bullet = _changeable(book, id, by_user)
-            return (_edited(bullet, now_ms, state=BulletState.RETIRED, pinned=False),)
+            return (_retired(book, id, now_ms, by_user),)
         case Vote(id=id, helpful=helpful):
             bullet, count = _active(book, id), "helpful" if helpful else "harmful"
             return (bullet.model_copy(update={count: getattr(bullet, count) + 1, "last_used_ms": now_ms}),)
@@ -298,6 +305,14 @@ def _active(book: dict[str, Bullet], id: str) -> Bullet:
     if bullet is None or bullet.state is not BulletState.ACTIVE:
         raise _Refused(f"no active bullet {id}")
     return bullet
+
+
+def _retired(book: dict[str, Bullet], id: str, now_ms: int, by_user: bool) -> Bullet:
+    bullet = book.get(id)
+    if not by_user or bullet is None or bullet.state is BulletState.FORGOTTEN:
+        bullet = _changeable(book, id, by_user)
+    state = BulletState.FORGOTTEN if by_user else BulletState.RETIRED
+    return _edited(bullet, now_ms, state=state, pinned=False)
 
 
 def _changeable(book: dict[str, Bullet], id: str, by_user: bool) -> Bullet:

@@ -1,1 +1,1 @@
-"""What the model is shown: agent files, system prompt, the changing tail. Pure but for reading files."""
+"""What the model is shown: agent files, system prompt, the changing tail, the choice of tools."""

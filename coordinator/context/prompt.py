@@ -1,7 +1,8 @@
 """The prompt: a system part whose bytes stay the same, and the tail that is new with each message. Pure.
 
-Order: agent body, instruction files, playbook. Then history. The tail (date and time, facts) is logged behind the
-user's message once and stays there, so that earlier bytes of the conversation never change.
+Order: agent body, instruction files, playbook. Then history. The tail (date and time, facts, bullets that matter for
+this message) is logged behind the user's message once and stays there, so that earlier bytes of the conversation never
+change.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from coordinator.context.playbook import line
 from shared.llm.model import Message, TextBlock
 from shared.playbook import Bullet
 
@@ -32,14 +34,8 @@ def system_prompt(body: str, instructions: Mapping[str, str], bullets: Sequence[
     for name, text in instructions.items():
         parts.append(f"# {name}\n{text.strip()}")
     if bullets:
-        lines = [_bullet(b) for b in bullets]
-        parts.append("# Playbook: what was learned from earlier work\n" + "\n".join(lines))
+        parts.append("# Playbook: what was learned from earlier work\n" + "\n".join(map(line, bullets)))
     return "\n\n".join(parts) + "\n"
-
-
-def _bullet(bullet: Bullet) -> str:
-    when = f" (when: {bullet.when_to_use})" if bullet.when_to_use else ""
-    return f"- [{bullet.importance}] {bullet.text}{when}"
 
 
 def fact_lines(facts: Mapping[str, object]) -> list[str]:
@@ -80,10 +76,12 @@ def _said(message: Message) -> str:
     return "\n".join(t.strip() for t in texts if t.strip())
 
 
-def tail(now: datetime, facts: Mapping[str, object]) -> str:
-    """The changing part. `now` is aware, in the user's zone."""
+def tail(now: datetime, facts: Mapping[str, object], bullets: Sequence[Bullet] = ()) -> str:
+    """The changing part. `now` is aware, in the user's zone; `bullets` are those that matter for this message."""
     lines = ["<context>", f"Now: {now:%A} {now:%Y-%m-%d %H:%M} {now.tzname()} (UTC{now:%z})"]
     if facts:
         lines += ["Shared facts of this session:", *fact_lines(facts)]
+    if bullets:
+        lines += ["From the playbook, as it may matter here:", *map(line, bullets)]
     lines.append("</context>")
     return "\n".join(lines)

@@ -9,55 +9,40 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Sequence
-from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 from zoneinfo import ZoneInfo
 
-import structlog
-from sqlalchemy import Connection
-
 from coordinator.context.agent import Agent
-from coordinator.context.instructions import read_instructions
 from coordinator.context.plain import told
-from coordinator.context.prompt import fill, news, system_prompt, tail, talk
+from coordinator.context.prompt import news
 from coordinator.dispatch.collector import Collector
-from coordinator.graph.plan_tool import DESCRIPTION as PLAN_DESCRIPTION
-from coordinator.graph.plan_tool import PLAN
-from coordinator.graph.plan_tool import SCHEMA as PLAN_SCHEMA
-from coordinator.graph.turn import REFERENCES_PROMPT, reserved_properties
 from coordinator.handle import Handle
 from coordinator.loop import decide as d
 from coordinator.loop.admit import Admission
+from coordinator.loop.claims.run import earlier
 from coordinator.loop.early import EarlyStart, planned_event
 from coordinator.loop.ending import Outcome
 from coordinator.loop.guard import LOOP_ENDED, REPEATED, Call, LoopGuard
 from coordinator.loop.model_call import Answer, assistant_entry, call_model
-from coordinator.loop.own_tools import ASK_USER, subagent_specs
+from coordinator.loop.opening import Calls, Opening
 from coordinator.loop.permit import Permit, grants_of
 from coordinator.loop.planning import Plan, broken_text, plan_calls, stop_loops, unadopted
-from coordinator.loop.record import record
 from coordinator.loop.services import LoopServices
+from coordinator.loop.toolbox import FIND_TOOLS, Toolbox
 from coordinator.loop.turn import Turn
 from coordinator.loop.waits import take
-from coordinator.models.images import VISION_GROUP, is_image
-from coordinator.models.picker import ModelPicker, bill_group, groups_of
+from coordinator.models.picker import ModelPicker
 from coordinator.models.route import Route
-from coordinator.routing.router import Decision
 from shared.contract import ToolSpec
-from shared.entries import Assistant, Context, Decided, News, Nudge, Offered, Terms
+from shared.entries import Assistant, Decided, News, Nudge, Offered
 from shared.errors import ArchiveUnavailable
 from shared.ids import run_of
 from shared.llm.check import repair
-from shared.llm.model import Message, Request, ToolCall, ToolDefinition
+from shared.llm.model import Message, Request, ToolCall
 from shared.messages import Budget, Switches
 from shared.names import QUEUE_COORDINATOR
-from shared.playbook import Bullet, Scope
-from shared.sql import grants, playbook
+from shared.sql import grants
 from shared.state.changes import Change
-
-log = structlog.get_logger(__name__)
-
-FIND_TOOLS = "find_tools"
 
 
 class ReactRun:
@@ -69,25 +54,18 @@ class ReactRun:
         self._agent: Agent = services.agents.get(handle.message.agent)
         path = handle.message.path or (self._agent.name,)
         self._collector = Collector(handle, services.publisher, services.directory, path)
-        self._own = {spec.name: spec for spec in subagent_specs(self._subagents())}
+        self._tools = Toolbox.of(handle, services.directory, self._agent, services.agents)
         self._permit = self._rules(path)
         self._limits = d.Limits.of(self._budget_defaults(), handle.message.budget)
         self._models = ModelPicker(
             handle, self._agent, services.tiers, services.settings.models.routes, services.gate, services.price
         )
-        self._calls: Literal["references", "plan", "flat"] = "flat"
+        self._calls: Calls = "flat"
         self._switches = Switches()
         self._looked = False
         self._system = ""
         self._tier = ""
         self._guard: LoopGuard | None = None
-
-    def _subagents(self) -> list[Agent]:
-        """The agents that this one may start. One that has no file is told to the operator."""
-        agents, names = self._services.agents, self._services.agents.names()
-        for name in set(self._agent.subagents) - names:
-            log.error("a subagent has no file", agent=self._agent.name, subagent=name)
-        return [agents.get(name) for name in self._agent.subagents if name in names]
 
     def _rules(self, path: tuple[str, ...]) -> Permit:
         agents, rules = self._services.agents, self._services.settings.permissions
@@ -110,25 +88,22 @@ class ReactRun:
         await self._prepare()
         while True:
             await self._take_mail()
-            match d.decide(self._handle.run, self._limits, self._age_s()):
+            match self._next():
                 case d.Collect():
                     await self._collect()
                 case d.Tell(reason, text):
                     await self._tell(reason, text)
                 case d.CallModel(forced):
                     await self._step(forced)
-                case d.Finished(reason, answer, state):
+                case d.Finished(reason, answer, state, doubted):
                     await self._handle.kept()
+                    if doubted:
+                        self._handle.events.write("notice", code="unconfirmed", text=doubted)
                     return Outcome(state, reason, answer)
 
-    def _form_of_calls(self) -> Literal["references", "plan", "flat"]:
-        """How the calls of a turn may depend on each other; the same for the whole run."""
-        if (terms := self._handle.run.terms) is not None:
-            return terms.calls
-        if self._agent.calls != "auto":
-            return self._agent.calls
-        home = self._services.tiers.choice(self._models.home)
-        return "references" if home.provider.switches.graph_calls else "flat"
+    def _next(self) -> d.Action:
+        run = self._handle.run
+        return d.decide(run, self._limits, self._age_s(), earlier(self._handle.session, run.run))
 
     async def _take_mail(self) -> None:
         """Logs what control entries bring. What was allowed for good is kept beyond the session."""
@@ -163,26 +138,16 @@ class ReactRun:
         )
 
     async def _prepare(self) -> None:
-        """The system prompt, and at the start of the run its tail and its tools."""
-        agent, settings = self._agent, self._services.settings
-        self._handle.pledge(self._services.database.run(self._record))
-        (bullets, instructions, _), opening, _ = await asyncio.gather(
-            asyncio.gather(
-                self._services.database.read(self._recall),
-                asyncio.to_thread(read_instructions, settings.workspace.dir),
-                self._models.look_at_budgets(),
-            ),
-            self._opening(),
-            self._look(),
-        )
-        self._calls = self._form_of_calls()
-        values = {"model": self._models.home, "workspace": str(settings.workspace.dir), "agent": agent.name}
-        body = fill(agent.body, values)
-        if self._calls == "references":
-            body = f"{body}\n\n{REFERENCES_PROMPT}"
-        self._system = system_prompt(body, instructions, bullets)
-        if opening is not None:
-            await self._open(*opening)
+        """The system prompt, and at the start of the run its tail and its tools. Raises BudgetSpent if no model may
+        be asked."""
+        opening = Opening(self._handle, self._services, self._agent, self._models, self._permit, self._limits)
+        await asyncio.gather(opening.read(), self._models.look_at_budgets(), self._look())
+        self._calls = opening.calls()
+        self._system = opening.system(self._calls)
+        if (decision := opening.decision) is not None:
+            route = self._route(decision.tools)
+            await opening.log(decision, self._calls, route)
+            self._models.check(route)
 
     async def _look(self) -> None:
         """Reads how the session goes on, which anybody may have changed since the last step."""
@@ -190,75 +155,6 @@ class ReactRun:
         before, self._switches = self._switches, await self._services.session_state.switches(self._handle.lease.session)
         if self._switches.model != before.model and (problem := self._models.prefer(self._switches.model or "")):
             self._handle.events.write("notice", code="unknown_model", text=problem)
-
-    def _terms(self) -> Terms:
-        limits, most = self._limits, self._services.settings.coordinator.calls_per_turn
-        return Terms(
-            calls=self._calls,
-            calls_per_turn=most,
-            steps=limits.steps,
-            seconds=limits.seconds,
-            tokens=limits.tokens,
-            dollars=str(limits.dollars),
-        )
-
-    async def _open(self, change: Change, decision: Decision) -> None:
-        """Logs what a run begins with, and says which tools and models it has. Raises BudgetSpent if none may be."""
-        route = self._route(decision.tools)
-        change.entries.append(self._terms())
-        change.event(
-            "routed",
-            layer=decision.layer,
-            groups=decision.groups,
-            tools=decision.tools,
-            scores=decision.scores,
-            tokens_saved=decision.tokens_saved,
-            tier=route.tier,
-            model=route.model,
-            why=route.why,
-        )
-        await self._handle.commit_soon(change)
-        self._models.check(route)
-
-    def _record(self, conn: Connection) -> None:
-        """The run's row. Written while the model is asked; nothing acts on its answer before."""
-        record(conn, self._handle, self._services.epoch)
-
-    def _recall(self, conn: Connection) -> list[Bullet]:
-        """What was learned and permitted for this run."""
-        self._permit.standing = grants.grants_of(conn, self._handle.message.principal)
-        if not self._services.settings.playbook.enabled:
-            return []
-        principal = self._handle.message.principal
-        scopes = [Scope.everyone(), Scope.user(principal), Scope.agent(principal, self._agent.name)]
-        return playbook.active(conn, scopes)
-
-    async def _opening(self) -> tuple[Change, Decision] | None:
-        """What a run begins with: its tail and its tools. None if its log has them already."""
-        message, services = self._handle.message, self._services
-        if self._handle.run.has_context:
-            return None
-        facts = await services.session_state.facts(self._handle.lease.session)
-        now = datetime.now(ZoneInfo(services.settings.workflows.timezone))
-        decision = await services.chooser.choose(
-            message.text,
-            sticky=self._kept_groups(),
-            explicit=message.tools or self._agent.tools,
-        )
-        change = Change()
-        if documents := await services.documents.read(message.principal, message.attachments):
-            change.entries.append(Context(text=documents))
-        shown = tail(now, {name: fact.value for name, fact in facts.items()})
-        if message.parent and (said := talk(self._handle.session.messages)):
-            shown = f"{said}\n{shown}"
-        change.entries.append(Context(text=shown, facts={name: fact.version for name, fact in facts.items()}))
-        change.entries.append(Offered(layer=decision.layer, groups=decision.groups, tools=decision.tools))
-        return change, decision
-
-    def _kept_groups(self) -> tuple[str, ...]:
-        """Groups of the last turns; with a picture those that look at it, since later turns have its handle alone."""
-        seen = [VISION_GROUP] if any(map(is_image, self._handle.message.attachments)) else []
-        return tuple(dict.fromkeys([*self._handle.thread.offered_groups, *seen]))
 
     def _route(self, tools: Collection[str]) -> Route:
         """The models for the next step; `tools` were chosen for the message. A change of tier is told."""
@@ -270,42 +166,9 @@ class ReactRun:
         self._tier = route.tier
         return route
 
-    def _bill(self) -> str:
-        """What the run's calls are billed under: the groups of the tools that were chosen for it."""
-        chosen = self._handle.run.offered
-        return bill_group(groups_of([t for t in self._services.directory.catalogue.tools if t.name in chosen]))
-
-    def _offered(self) -> list[ToolSpec]:
-        """Tools of this step in catalogue order: what was chosen for the session before stays."""
-        thread, run, headless = self._handle.thread, self._handle.run, self._handle.message.headless
-        chosen = [
-            t
-            for t in self._services.directory.catalogue.tools
-            if t.always or t.name in run.offered or t.name in thread.offered_tools or t.group in thread.offered_groups
-        ]
-        return [*(t for t in chosen if not (headless and t.name == ASK_USER)), *self._own.values()]
-
-    def _find(self, name: str) -> ToolSpec | None:
-        return self._own.get(name) or self._services.directory.tool(name)
-
     def _held(self, spec: ToolSpec, args: dict[str, Any]) -> bool:
         """True for a call that cannot simply be sent: it waits for something, or may not run."""
         return spec.queue == QUEUE_COORDINATOR or self._permit.verdict(spec, args).action != "allow"
-
-    def _definitions(self, offered: Sequence[ToolSpec]) -> tuple[ToolDefinition, ...]:
-        """The offered tools as the model sees them, in the form that this agent's calls have."""
-        with_graph = self._calls == "references"
-        found = [
-            ToolDefinition(
-                name=t.name,
-                description=t.description,
-                parameters=reserved_properties(t.parameters) if with_graph else t.parameters,
-            )
-            for t in offered
-        ]
-        if self._calls == "plan":
-            found.append(ToolDefinition(name=PLAN, description=PLAN_DESCRIPTION, parameters=PLAN_SCHEMA))
-        return tuple(found)
 
     async def _step(self, forced: bool) -> None:
         """One model call, logged together with the nodes that it asks for."""
@@ -319,7 +182,7 @@ class ReactRun:
             model="",
             system=self._system,
             messages=(told(messages, self._own_words()),) if plain else messages,
-            tools=() if plain else self._definitions(self._offered()),
+            tools=() if plain else self._tools.definitions(self._calls),
             # The dialect decides whether a last answer keeps the definitions for the sake of the cached prefix.
             tool_choice="none" if forced else "auto",
             max_tokens=self._agent.max_tokens,
@@ -333,7 +196,7 @@ class ReactRun:
         route = self._route(self._handle.run.offered)
         early = None if forced or not self._services.settings.coordinator.early_start else self._early(step)
         answer = await call_model(
-            self._handle, self._services, request, route, step, self._bill(), early, self._switches
+            self._handle, self._services, request, route, step, self._tools.bill(), early, self._switches
         )
         await self._log_answer(answer, step, forced)
 
@@ -342,10 +205,10 @@ class ReactRun:
         services = self._services
 
         def start(attempt: int) -> EarlyStart:
-            width = services.settings.coordinator.width
+            width, find = services.settings.coordinator.width, self._tools.find
             guard = self._loop_guard()
             return EarlyStart(
-                self._handle, self._collector, guard, self._find, self._held, step=step, attempt=attempt, width=width
+                self._handle, self._collector, guard, find, self._held, step=step, attempt=attempt, width=width
             )
 
         return start
@@ -358,7 +221,7 @@ class ReactRun:
             run=self._handle.lease.run,
             step=step,
             attempt=answer.attempt,
-            find=self._find,
+            find=self._tools.find,
             held=self._held,
             now_ms=int(time.time() * 1000),
             most=self._services.settings.coordinator.calls_per_turn,
@@ -377,7 +240,7 @@ class ReactRun:
 
     def _change(self, answer: Answer, plan: Plan, step: int, forced: bool) -> Change:
         completion, choice, usage = answer.completion, answer.choice, answer.usage
-        entry = assistant_entry(answer, plan.message, step, tier=self._tier, group=self._bill())
+        entry = assistant_entry(answer, plan.message, step, tier=self._tier, group=self._tools.bill())
         # Nodes that were started while the model streamed are in the log already; the message adopts them.
         new = [n for n in plan.nodes if n.node not in self._handle.run.nodes]
         change = Change(entries=[entry], nodes=new, ends=plan.refused)
@@ -417,7 +280,7 @@ class ReactRun:
             self._collector,
             last,
             references=self._calls != "flat",
-            find=self._find,
+            find=self._tools.find,
             admission=self._admission(),
             take_mail=self._take_mail,
             run_ends_ms=self._run_ends_ms,
@@ -459,14 +322,8 @@ class ReactRun:
 
     async def _open_found(self, calls: Sequence[ToolCall]) -> None:
         """Tools that find_tools named are offered from the next step on."""
-        found: list[str] = []
-        for call in calls:
-            result = self._handle.run.results.get(call.id)
-            if call.name == FIND_TOOLS and result is not None and isinstance(result.value, dict):
-                names = result.value.get("tools")
-                found.extend(n for n in names if isinstance(n, str)) if isinstance(names, list) else None
-        if new := [n for n in dict.fromkeys(found) if n not in self._handle.thread.offered_tools]:
-            await self._handle.commit(Change(entries=[Offered(layer=FIND_TOOLS, tools=tuple(new))]))
+        if new := self._tools.found(calls):
+            await self._handle.commit(Change(entries=[Offered(layer=FIND_TOOLS, tools=new)]))
 
 
 def without_calls(message: Message) -> Message:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -52,6 +53,8 @@ class LedgerEntry:
     change: Change
 
 
+_COLUMNS: Final = [column for column in bullets.c if column.name not in ("vector", "vector_of")]
+_MOST_FORGOTTEN: Final = 500
 _ACTIVE: Final = bullets.c.state == BulletState.ACTIVE.value
 
 
@@ -65,6 +68,18 @@ def _bullet(row: Row[Any]) -> Bullet:
     return Bullet(scope=scope, **values)
 
 
+def find(conn: Connection, id: str) -> Bullet | None:
+    """A bullet of whatever playbook and state."""
+    row = conn.execute(select(*_COLUMNS).where(bullets.c.id == id)).one_or_none()
+    return _bullet(row) if row is not None else None
+
+
+def scopes(conn: Connection) -> list[Scope]:
+    """All playbooks that have active bullets."""
+    rows = conn.execute(select(bullets.c.scope, bullets.c.scope_key).where(_ACTIVE).distinct())
+    return sorted((Scope(kind=ScopeKind(r.scope), key=r.scope_key) for r in rows), key=lambda s: (s.kind, s.key))
+
+
 def _values(bullet: Bullet) -> dict[str, Any]:
     scope = {"scope": bullet.scope.kind.value, "scope_key": bullet.scope.key}
     return bullet.model_dump(mode="json", exclude={"scope"}) | scope
@@ -74,7 +89,7 @@ def active(conn: Connection, scopes: Sequence[Scope]) -> list[Bullet]:
     """The active bullets of several playbooks: pinned first, then by importance, then the oldest first."""
     if not scopes:
         return []
-    rows = conn.execute(select(bullets).where(_ACTIVE, or_(*(_of(bullets, scope) for scope in scopes))))
+    rows = conn.execute(select(*_COLUMNS).where(_ACTIVE, or_(*(_of(bullets, scope) for scope in scopes))))
     return sorted(map(_bullet, rows), key=display_order)
 
 
@@ -88,9 +103,37 @@ def read(conn: Connection, scope: Scope) -> Playbook:
 
 def retired(conn: Connection, scope: Scope, limit: int = 100, offset: int = 0) -> list[Bullet]:
     """The retired bullets of a playbook, the last retired first."""
-    query = select(bullets).where(_of(bullets, scope), bullets.c.state == BulletState.RETIRED.value)
+    query = select(*_COLUMNS).where(_of(bullets, scope), bullets.c.state == BulletState.RETIRED.value)
     query = query.order_by(bullets.c.updated_ms.desc(), bullets.c.id.desc()).limit(limit).offset(offset)
     return [_bullet(row) for row in conn.execute(query)]
+
+
+def forgotten(conn: Connection, scope: Scope) -> list[Bullet]:
+    """What the user took away, the last first: nothing that says the same is to be learned again."""
+    query = select(*_COLUMNS).where(_of(bullets, scope), bullets.c.state == BulletState.FORGOTTEN.value)
+    query = query.order_by(bullets.c.updated_ms.desc(), bullets.c.id.desc())
+    return [_bullet(row) for row in conn.execute(query.limit(_MOST_FORGOTTEN))]
+
+
+def vectors(conn: Connection, scope: Scope, encoder: str) -> dict[str, bytes]:
+    """What is kept of meanings of active and forgotten bullets, by text: vectors of that encoder, as stored."""
+    query = select(bullets.c.text, bullets.c.vector, bullets.c.vector_of)
+    query = query.where(
+        _of(bullets, scope), bullets.c.state != BulletState.RETIRED.value, bullets.c.vector.is_not(None)
+    )
+    return {row.text: row.vector for row in conn.execute(query) if row.vector_of == _vector_of(row.text, encoder)}
+
+
+def keep_vectors(conn: Connection, scope: Scope, encoder: str, found: Mapping[str, bytes]) -> None:
+    """Keeps vectors with the bullets that have these texts; of other texts nothing is kept."""
+    for text, vector in found.items():
+        which = _of(bullets, scope) & (bullets.c.text == text)
+        conn.execute(update(bullets).where(which).values(vector=vector, vector_of=_vector_of(text, encoder)))
+
+
+def _vector_of(text: str, encoder: str) -> str:
+    """Names encoder and text, so that a vector of an earlier wording is no longer used."""
+    return f"{encoder}:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def ledger(conn: Connection, scope: Scope, limit: int = 50, before: int | None = None) -> list[LedgerEntry]:
@@ -181,7 +224,8 @@ def _mentioned(conn: Connection, scope: Scope, operations: Sequence[Operation]) 
 
 
 def _by_ids(conn: Connection, scope: Scope, ids: set[str]) -> list[Bullet]:
-    return [_bullet(row) for row in conn.execute(select(bullets).where(_of(bullets, scope), bullets.c.id.in_(ids)))]
+    query = select(*_COLUMNS).where(_of(bullets, scope), bullets.c.id.in_(ids))
+    return [_bullet(row) for row in conn.execute(query)]
 
 
 def _entry(row: Row[Any]) -> LedgerEntry:
@@ -198,7 +242,7 @@ def _store(
         return Applied(present, changes)
     last = {bullet.id: bullet for change in done for bullet in change.after}
     statement = insert(conn, bullets)
-    new = {column.name: statement.excluded[column.name] for column in bullets.c if column.name != "id"}
+    new = {column.name: statement.excluded[column.name] for column in _COLUMNS if column.name != "id"}
     conn.execute(
         statement.on_conflict_do_update(index_elements=["id"], set_=new), [_values(bullet) for bullet in last.values()]
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
@@ -96,6 +97,14 @@ def parse(answer: str) -> tuple[list[Proposal], list[str]]:
     if len(operations) > MAX_OPERATIONS:
         refused.append(f"{len(operations) - MAX_OPERATIONS} operations beyond the {MAX_OPERATIONS} allowed")
     return proposals, refused
+
+
+def as_meant(proposal: Proposal, known: Collection[str]) -> Proposal:
+    """A new wording for a rule that does not exist is a new rule: small models make ids up."""
+    if isinstance(proposal, RewordRule) and proposal.id not in known and proposal.text:
+        how = proposal.importance or Importance.LOW
+        return AddRule(op="add", text=proposal.text, when=proposal.when or "", importance=how)
+    return proposal
 
 
 def _first_object(text: str) -> dict[str, Any] | None:

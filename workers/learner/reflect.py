@@ -9,18 +9,18 @@ from typing import Annotated
 from pydantic import Field, JsonValue
 
 from shared.contract import Effect
-from shared.errors import ModelError, StateConflict
 from shared.llm.model import Message, Request, TextBlock
 from shared.names import QUEUE_LEARNER
 from shared.playbook import Add, Bullet, Scope
+from shared.resemblance import Vector
 from shared.sql import playbook
 from workers.context import ToolContext
 from workers.declare import ToolOutput, tool
 from workers.learner import guard
-from workers.learner.proposals import ANSWER_SCHEMA, Proposal, operation, parse
+from workers.learner.book import change, meanings
+from workers.learner.proposals import ANSWER_SCHEMA, Proposal, RetireRule, VoteRule, as_meant, operation, parse
 from workers.learner.trace import Trace, render
 
-_TRIES = 5
 _MAX_TOKENS = 1_500
 
 
@@ -30,11 +30,27 @@ def _system() -> str:
 
 def _question(trace: Trace, bullets: Sequence[Bullet]) -> str:
     rules = "\n".join(
-        f"- {one.id} ({one.importance.value}, helped {one.helpful}, harmed {one.harmful}): {one.text}"
+        f"- {one.id} ({one.importance.value}, helped {one.helpful}, harmed {one.harmful}"
+        + (", shown in this run" if one.id in trace.shown else "")
+        + f"): {one.text}"
         + (f" [when: {one.when_to_use}]" if one.when_to_use else "")
         for one in bullets
     )
-    return f"Rules there are:\n{rules or '(none)'}\n\nTrace of the run:\n{trace.text}"
+    return f"Rules there are:\n{rules or '(none)'}\n\nTrace of the run:\n{trace.text}\n\n{_task(trace)}"
+
+
+def _task(trace: Trace) -> str:
+    """What there is to learn from, last and in plain words: small models forget what stands far above."""
+    misused = sorted(name for name, outcomes in trace.tools.items() if outcomes.misused)
+    lines = []
+    if trace.taught:
+        lines.append(f'The user says how it should be done: "{trace.taught}"')
+        lines.append("Make a rule of these words, unless they are about this one message only.")
+    if misused:
+        lines.append(f"Calls of {', '.join(misused)} had wrong arguments at first. Make a rule of how to call it.")
+    if trace.shown:
+        lines.append("Rules were shown in this run: vote for those that plainly helped or harmed.")
+    return "\n".join([*lines, "Answer with the JSON object."])
 
 
 async def reflect_on(ctx: ToolContext, run: str, session: str) -> dict[str, JsonValue]:
@@ -44,6 +60,8 @@ async def reflect_on(ctx: ToolContext, run: str, session: str) -> dict[str, Json
     trace = render(await ctx.services.state.log(session), run)
     if not trace.text:
         return _outcome(0, 0, [f"the log of {session} holds nothing of run {run}"])
+    if not trace.teaches:
+        return _outcome(0, 0, ["the user corrected nothing, no rule was shown, and no call had wrong arguments"])
     scope = Scope.user(ctx.principal)
     book = await ctx.services.db.run(lambda conn: playbook.read(conn, scope))
     question = Message(role="user", blocks=(TextBlock(text=_question(trace, book.bullets)),))
@@ -51,41 +69,38 @@ async def reflect_on(ctx: ToolContext, run: str, session: str) -> dict[str, Json
         model="", system=_system(), messages=(question,), max_tokens=_MAX_TOKENS, json_schema=ANSWER_SCHEMA
     )
     completion = await ctx.services.model.complete("learner", request)
-    proposals, refused = parse(completion.message.text)
-    accepted: list[Proposal] = []
+    answered, refused = parse(completion.message.text)
+    proposals = [as_meant(one, {bullet.id for bullet in book.bullets}) for one in answered]
+    vectors = await _meanings(ctx, proposals, trace, book.bullets)
+    evidence = guard.Evidence(trace, book.bullets, vectors)
+    accepted = []
     for proposal in proposals:
-        if reason := guard.refusal(proposal, trace):
+        if reason := guard.refusal(proposal, evidence):
             refused.append(f"{proposal.op}: {reason}")
         else:
-            accepted.append(proposal)
+            accepted.append(guard.with_fitting_when(proposal, evidence))
     if not accepted:
         return _outcome(0, 0, refused)
-    applied = await _apply(ctx, scope, accepted, run, session)
+    now_ms = ctx.now_ms
+    operations = [operation(proposal, scope, run, session, now_ms) for proposal in accepted]
+    applied = await change(ctx, scope, operations, run, refused, vectors)
     refused += [f"{change.operation.kind}: {change.refused}" for change in applied.changes if change.refused]
     done = [change for change in applied.changes if not change.refused]
     added = sum(isinstance(change.operation, Add) for change in done)
     return _outcome(added, len(done) - added, refused)
 
 
-async def _apply(
-    ctx: ToolContext, scope: Scope, proposals: Sequence[Proposal], run: str, session: str
-) -> playbook.Applied:
-    """Applies to the newest version; another learner in between only costs one more try."""
-    now_ms, limit = ctx.now_ms, ctx.settings.playbook.max_bullets
-    operations = [operation(proposal, scope, run, session, now_ms) for proposal in proposals]
-    for _ in range(_TRIES):
-        version = (await ctx.services.db.run(lambda conn: playbook.read(conn, scope))).version
-        try:
-            return await ctx.services.db.run(
-                lambda conn, at=version: playbook.apply(  # type: ignore[misc]
-                    conn, scope, operations, version=at, now_ms=now_ms, limit=limit, run=run
-                )
-            )
-        except StateConflict:
-            continue
-    raise ModelError(
-        "the playbook kept changing under the learner", hint="it will learn from later runs", code="conflict"
-    )
+async def _meanings(
+    ctx: ToolContext, proposals: Sequence[Proposal], trace: Trace, rules: Sequence[Bullet]
+) -> dict[str, Vector] | None:
+    """Vectors of what the guard compares, if there is anything new to compare."""
+    new = [one for one in proposals if guard.text_of(one) and not guard.topic(guard.text_of(one))]
+    if not new:
+        return None
+    taught, returned = guard.texts_of(trace, rules)
+    worded = [one for one in new if not isinstance(one, VoteRule | RetireRule)]
+    plain = [text for one in worded for text in (one.text, one.when) if text]
+    return await meanings(ctx, [*map(guard.text_of, new), *plain, *taught, *returned])
 
 
 def _outcome(added: int, changed: int, refused: Sequence[str]) -> dict[str, JsonValue]:

@@ -3,47 +3,72 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from shared.contract import NodeState
-from shared.entries import Assistant, LogEntry, Node, NodeEnded, Nudge, RunEnded, Steer, Stored, UserMessage
+from shared.corrections import lesson, own_words
+from shared.entries import Assistant, Context, LogEntry, Node, NodeEnded, Nudge, RunEnded, Steer, Stored, UserMessage
 
 LIMIT_CHARS = 16_000
 _USER_CHARS = 2_000
 _ARGS_CHARS = 400
 _RESULT_CHARS = 700
 _ANSWER_CHARS = 1_500
-_UNTRUSTED_CHARS = 400_000
+_UNTRUSTED_CHARS = 200_000
 
 _TRANSIENT_STATES = {NodeState.TIMED_OUT, NodeState.CANCELLED, NodeState.SKIPPED, NodeState.OUTCOME_UNKNOWN}
 _TRANSIENT_CODES = {
     "timed_out", "unreachable", "unavailable", "rate_limited", "overloaded", "state_unavailable",
-    "archive_unavailable", "broker_unavailable", "conflict", "http_status", "tool_crashed", "cut_stream",
+    "archive_unavailable", "conflict", "http_status", "tool_crashed", "cut_stream",
     "server_fault",
 }  # fmt: skip
+_SCHEDULED = "schedule-"
+"""Begins the ids of messages that a schedule sends. Its prompt may be a model's."""
+_UNSUPPORTED = "unsupported_claim"
+"""Why the loop told the model that its answer claims what no call did."""
+_MARK = re.compile(r"^⚠ (?:Not confirmed|Sin confirmar)\b", re.MULTILINE)
+"""Begins the line that the loop puts under an answer of that kind."""
+_MISUSE = {"bad_arguments"}
+"""Codes of failures whose text is ours: the call did not fit the tool's schema."""
 
 
 @dataclass
 class Trace:
-    """`text` goes to the model. `said` is what the user wrote; `untrusted` everything that came out of tools.
+    """`text` goes to the model. `asked` is the question before, `said` what the user wrote in this run, `taught` the
+    part of it that corrects or wishes for something; `untrusted` is what has come out of tools and documents in the
+    whole session.
 
-    `tools` counts, by tool, calls that succeeded, failed for a reason of their own, and failed for a passing one.
+    `tools` counts, by tool, calls that succeeded, failed for a reason of their own, and failed for a passing one;
+    `calls` has the names of their arguments and, of calls with wrong arguments, what we said about them. `shown` are
+    the rules that were in the prompt. `unsupported`: the answer claims what no call did.
     """
 
     text: str = ""
+    asked: str = ""
     said: str = ""
+    taught: str = ""
     untrusted: str = ""
     tools: dict[str, Outcomes] = field(default_factory=dict)
+    calls: dict[str, str] = field(default_factory=dict)
+    shown: frozenset[str] = frozenset()
+    unsupported: bool = False
+
+    @property
+    def teaches(self) -> bool:
+        """True if there is anything that a lesson may rest on."""
+        return bool(self.taught or self.shown or any(one.misused for one in self.tools.values()))
 
 
 @dataclass
 class Outcomes:
-    """How the calls of one tool ended."""
+    """How the calls of one tool ended. `misused` of the failed ones had wrong arguments."""
 
     done: int = 0
     failed: int = 0
     transient: int = 0
+    misused: int = 0
 
     @property
     def only_transient(self) -> bool:
@@ -59,21 +84,52 @@ def render(entries: Sequence[Stored], run: str, limit: int = LIMIT_CHARS) -> Tra
     mine = [entry.value for entry in entries if entry.run == run and entry.value is not None]
     names = _tool_names(mine)
     trace = Trace()
+    asked, answered = _before(entries, run)
+    parts = [f"EARLIER THE USER SAID: {_cut(asked, 500)}", f"EARLIER THE ANSWER WAS: {_cut(answered, 500)}"]
+    parts = parts if asked and answered else []
     said: list[str] = []
-    untrusted: list[str] = []
-    parts = list(_before(entries, run))
+    taught: list[str] = []
     for value in mine:
         match value:
-            case UserMessage() | Steer():
-                said.append(value.text)
+            case UserMessage() if not value.parent and not value.id.startswith(_SCHEDULED):
+                said.append(own_words(value.text))
+                taught.append(lesson(value.text, answered))
+            case Steer():
+                said.append(own_words(value.text))
+                taught.append(lesson(value.text, answered or "what was done so far"))
+            case Context():
+                trace.shown |= frozenset(value.bullets)
+            case Assistant():
+                for call in value.message.calls:
+                    trace.calls[call.name] = " ".join([trace.calls.get(call.name, ""), *call.arguments])
             case NodeEnded():
-                untrusted.append(value.result.text)
-                _count(trace.tools.setdefault(names.get(value.node, "unknown"), Outcomes()), value)
+                _count(trace, names.get(value.node, "unknown"), value)
+            case Nudge() if value.reason == _UNSUPPORTED:
+                trace.unsupported = True
+            case RunEnded() if _MARK.search(value.answer):
+                trace.unsupported = True
         parts += _lines(value, names)
-    trace.text = _bounded(parts, limit)
+    trace.text = _bounded(parts, limit) if mine else ""
+    trace.asked = own_words(asked)
     trace.said = "\n".join(said)
-    trace.untrusted = "\n".join(untrusted)[:_UNTRUSTED_CHARS]
+    trace.taught = "\n".join(one for one in taught if one)
+    trace.untrusted = _untrusted(entries, run)
     return trace
+
+
+def _untrusted(entries: Sequence[Stored], run: str) -> str:
+    """What others wrote: all that has come into the session until the end of the run, its newest part."""
+    found: list[str] = []
+    for entry in entries:
+        if isinstance(entry.value, NodeEnded):
+            error = entry.value.result.error
+            if error is None or error.code not in _MISUSE:
+                found.append(entry.value.result.text)
+        elif isinstance(entry.value, Context):
+            found.append(entry.value.text)
+        elif isinstance(entry.value, RunEnded) and entry.run == run:
+            break
+    return "\n".join(found)[-_UNTRUSTED_CHARS:]
 
 
 def _tool_names(values: Iterable[LogEntry]) -> dict[str, str]:
@@ -86,29 +142,31 @@ def _tool_names(values: Iterable[LogEntry]) -> dict[str, str]:
     return names
 
 
-def _count(outcomes: Outcomes, ended: NodeEnded) -> None:
-    result = ended.result
+def _count(trace: Trace, tool: str, ended: NodeEnded) -> None:
+    result, outcomes = ended.result, trace.tools.setdefault(tool, Outcomes())
+    code = result.error.code if result.error is not None else ""
     if result.state is NodeState.DONE:
         outcomes.done += 1
-    elif result.state in _TRANSIENT_STATES or (result.error is not None and result.error.code in _TRANSIENT_CODES):
+    elif result.state in _TRANSIENT_STATES or code in _TRANSIENT_CODES:
         outcomes.transient += 1
     else:
         outcomes.failed += 1
+        if code in _MISUSE and result.error is not None:
+            outcomes.misused += 1
+            trace.calls[tool] = f"{trace.calls.get(tool, '')} {_cut(result.error.message, _RESULT_CHARS)}"
 
 
-def _before(entries: Sequence[Stored], run: str) -> Iterable[str]:
-    """The last question and answer before the run, if there are any."""
-    asked = answered = None
+def _before(entries: Sequence[Stored], run: str) -> tuple[str, str]:
+    """The last question before the run and its answer; empty if there are none."""
+    asked = answered = ""
     for entry in entries:
         if entry.run == run:
             break
-        if isinstance(entry.value, UserMessage):
-            asked = entry.value
-        elif isinstance(entry.value, RunEnded):
-            answered = entry.value
-    if asked is not None and answered is not None:
-        yield f"EARLIER THE USER SAID: {_cut(asked.text, 500)}"
-        yield f"EARLIER THE ANSWER WAS: {_cut(answered.answer, 500)}"
+        if isinstance(entry.value, UserMessage) and not entry.value.parent:
+            asked, answered = entry.value.text, ""
+        elif isinstance(entry.value, RunEnded) and entry.value.answer:
+            answered = entry.value.answer
+    return asked, answered
 
 
 def _lines(value: LogEntry, names: dict[str, str]) -> list[str]:

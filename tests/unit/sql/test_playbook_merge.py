@@ -111,7 +111,7 @@ def test_a_pinned_bullet_is_the_users() -> None:
     for operation in (Reword(id="b1", text="x"), Retire(id="b1"), Merge(ids=("b2", "b1"), text="x")):
         assert "pinned" in refusal(operation, book)
     changed, _ = apply([Reword(id="b1", text="mine"), Retire(id="b1")], list(book.values()), by_user=True)
-    assert changed["b1"].state is BulletState.RETIRED
+    assert changed["b1"].state is BulletState.FORGOTTEN
 
 
 def test_pins_never_take_all_of_more_places_than_there_are() -> None:
@@ -239,7 +239,7 @@ def test_rolling_back_everything_leaves_only_what_was_there(
             same = ("text", "when_to_use", "importance", "state", "pinned", "helpful", "harmful")
             assert [getattr(new, name) for name in same] == [getattr(old, name) for name in same]
         bullets = list(after)
-    assert all(bullet.state is BulletState.RETIRED for bullet in bullets)
+    assert not any(bullet.state is BulletState.ACTIVE for bullet in bullets)
 
 
 @pytest.mark.property

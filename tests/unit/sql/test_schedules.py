@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection
 
 from shared.errors import UserError
-from shared.schedules import LOOK_BACK_MS, MAX_CATCH_UP, MAX_PER_USER, Missed, Schedule, State, Timing, plan, switched
+from shared.schedules import INSTALLATION, MAX_PER_USER, Schedule, State, switched
 from shared.sql import Database, schedules
 from shared.sql.schedules import CLAIM_MS, Firing
+from shared.timing import LOOK_BACK_MS, MAX_CATCH_UP, Line, Missed, Timing, plan, read_line
 
 HOUR = 3_600_000
 START = 1_800_000_000_000
@@ -45,7 +46,7 @@ def tick(db: Database, mark: str, now_ms: int) -> list[Firing]:
         take(db, one, mark, now_ms)
     firings = claim(db, mark, now_ms)
     for firing in firings:
-        db.run_sync(lambda c, firing=firing: schedules.sent(c, firing))  # type: ignore[misc]
+        db.run_sync(lambda c, firing=firing: schedules.sent(c, firing, now_ms))  # type: ignore[misc]
     return firings
 
 
@@ -94,7 +95,7 @@ def test_a_slot_whose_claimer_died_is_sent_by_another(db: Database) -> None:
     assert db.run_sync(lambda c: schedules.any_due(c, START + CLAIM_MS))
     (firing,) = claim(db, "r2", START + CLAIM_MS)
     assert firing.slot_ms == START
-    db.run_sync(lambda c: schedules.sent(c, firing))
+    db.run_sync(lambda c: schedules.sent(c, firing, START))
     assert claim(db, "r3", START + 10 * CLAIM_MS) == []
 
 
@@ -215,3 +216,61 @@ def test_what_is_given_up_is_no_older_than_ids_are_known() -> None:
     from shared.settings import Settings
 
     assert Settings().limits.dedupe_ttl_s * 1000 > LOOK_BACK_MS
+
+
+def line(text: str) -> Line:
+    found = read_line(text, "Europe/Madrid")
+    assert found is not None
+    return found
+
+
+def follow(db: Database, lines: dict[str, Line | None], now_ms: int) -> dict[str, Schedule]:
+    db.run_sync(lambda c: schedules.follow(c, lines, now_ms))
+    return {one.workflow: one for one in db.run_sync(lambda c: schedules.list_schedules(c, INSTALLATION))}
+
+
+def test_schedules_of_workflows_follow_what_is_offered(db: Database) -> None:
+    hourly, daily = line("every 1h"), line("0 7 * * * skip")
+    found = follow(db, {"a": hourly, "b": daily, "c": None}, START)
+    assert set(found) == {"a", "b"}
+    assert (found["b"].policy, found["b"].timing.zone) == (Missed.SKIP, "Europe/Madrid")
+    assert found["a"].next_ms == hourly.timing.next_after(START)
+    # The same again changes nothing, also when a slot has come meanwhile.
+    assert follow(db, {"a": hourly, "b": daily}, START + 3 * HOUR) == found
+    # Other times go on from now; another policy leaves the next slot; nothing takes the schedule away.
+    changed = follow(db, {"a": line("every 2h"), "b": line("0 7 * * *")}, START + 3 * HOUR)
+    assert changed["a"].next_ms == line("every 2h").timing.next_after(START + 3 * HOUR)
+    assert (changed["b"].policy, changed["b"].next_ms) == (Missed.RUN_ONCE, found["b"].next_ms)
+    assert set(follow(db, {"a": None, "b": daily}, START + 3 * HOUR)) == {"b"}
+    # Users have nothing to do with them.
+    assert db.run_sync(lambda c: schedules.list_schedules(c, "owner")) == []
+
+
+def test_workflows_that_nobody_offers_wait_and_are_forgotten_at_last(db: Database) -> None:
+    lines: dict[str, Line | None] = {"a": line("every 1h")}
+    before = follow(db, lines, START)
+    assert follow(db, {}, START + 2 * HOUR) == before
+    assert db.run_sync(lambda c: schedules.due(c, START + 2 * HOUR)) == []
+    (due,) = db.run_sync(lambda c: schedules.due(c, START + 2 * HOUR, ["a"]))
+    assert due.next_ms == before["a"].next_ms
+    assert follow(db, {}, START + LOOK_BACK_MS + 2 * HOUR) == {}
+
+
+def test_a_time_that_has_passed_when_it_is_first_seen_is_done(db: Database) -> None:
+    once: dict[str, Line | None] = {"a": line("at 2020-01-01T10:00")}
+    assert follow(db, once, START)["a"].state is State.DONE
+    assert follow(db, once, START + HOUR)["a"].state is State.DONE
+
+
+def test_a_message_that_was_sent_is_in_doubt_until_it_is_settled(db: Database) -> None:
+    put(db, a_schedule())
+    (firing,) = tick(db, "r1", START)
+    (sent,) = db.run_sync(schedules.in_doubt)
+    assert (sent.slot_ms, sent.sent_ms) == (START, START)
+    assert claim(db, "r2", START + 10 * CLAIM_MS) == []  # nobody sends it again by itself
+    db.run_sync(lambda c: schedules.refused(c, firing, START + 1))
+    assert db.run_sync(schedules.in_doubt) == []
+    assert claim(db, "r2", START + CLAIM_MS) == []
+    assert [one.slot_ms for one in claim(db, "r2", START + 1 + CLAIM_MS)] == [START]
+    db.run_sync(lambda c: schedules.settled(c, firing))
+    assert claim(db, "r3", START + 10 * CLAIM_MS) == []
