@@ -1,42 +1,24 @@
-"""Schedules that users make while the system runs: when they are due, and what to do about it. Pure.
+"""Schedules that users make while the system runs: what they are, how they change, and what their slots send. Pure.
 
-A *slot* is an instant at which a schedule is due. Over changes of the clock:
-
-- cron with fixed hours and minutes follows Debian's cron: a time that the clocks skip is due when they have jumped,
-  one that happens twice is due the first time. Cron whose minutes or hours begin with `*` goes by elapsed time: it is
-  due in both of two equal hours, and not in one that does not exist.
-- `every` minutes and hours is elapsed time. `every` days and weeks keeps the wall-clock time of its start; a time that
-  the clocks skip is moved forward by the gap, one that happens twice is the first.
+When they are due is `shared/timing.py`.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final
-from zoneinfo import ZoneInfo
 
-from cronsim import CronSim, CronSimError
 from pydantic import JsonValue
 
 from shared.errors import UserError
 from shared.ids import is_name
 from shared.messages import Message
-from shared.names import LOCAL_PRINCIPAL
-
-GRACE_MS: Final = 5 * 60_000
-"""A slot that is served later than this is late: schedules are looked at once a minute, and processes restart."""
-
-LOOK_BACK_MS: Final = 6 * 86_400_000
-"""Slots older than this are given up; less than `limits.dedupe_ttl_s`, for which a slot's message is known."""
-
-MAX_CATCH_UP: Final = 24
-"""How many missed slots `run_all` makes up for, the newest."""
+from shared.names import LOCAL_PRINCIPAL, day_session
+from shared.timing import Line, Missed, Timing, is_late, local_time
 
 MAX_PER_USER: Final = 100
 """How many schedules a user may have, those that are off or done included."""
@@ -44,9 +26,15 @@ MAX_PER_USER: Final = 100
 MAX_PROMPT: Final = 8000
 _MAX_PARAMS: Final = 20_000
 _MAX_NAME: Final = 80
-_EVERY: Final = re.compile(r"([1-9][0-9]{0,5})([mhdw])")
-_UNIT_S: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
-_UNIT_NAMES: Final = {"m": "minute", "h": "hour", "d": "day", "w": "week"}
+_MAX_ID: Final = 64
+"""It is a part of the ids of its slots' messages."""
+
+_LEAST_S: Final = 60
+_NOTE: Final = "Scheduled for"
+_GAP: Final = "\n\n"
+
+INSTALLATION: Final = ""
+"""In the place of a principal: whose schedules those are that the code of workflows brings along."""
 
 
 class State(StrEnum):
@@ -57,100 +45,14 @@ class State(StrEnum):
     DONE = "done"
 
 
-class Missed(StrEnum):
-    """What becomes of slots that nobody served in time: none, the newest one, or all up to `MAX_CATCH_UP`."""
-
-    SKIP = "skip"
-    RUN_ONCE = "run_once"
-    RUN_ALL = "run_all"
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """When something is due: by a `cron` line in the time zone `zone`; or `every` (`20m`, `2h`, `3d`, `2w`) from
-    `start_ms` on; with neither, once at `start_ms`.
-
-    Times are Unix milliseconds. No slot lies before `start_ms` or behind `until_ms`.
-    """
-
-    zone: str
-    start_ms: int
-    cron: str = ""
-    every: str = ""
-    until_ms: int | None = None
-
-    def check(self) -> None:
-        """Raises UserError, saying what to write, for what cannot be read."""
-        try:
-            ZoneInfo(self.zone)
-        except (ValueError, OSError, KeyError) as error:
-            raise UserError(f"{self.zone[:60]!r} is no time zone", hint="an IANA name such as Europe/Madrid") from error
-        if self.cron:
-            try:
-                if len(self.cron.split()) != 5:
-                    raise CronSimError("five fields are expected")
-                CronSim(self.cron, datetime(2000, 1, 1))
-            except CronSimError as error:
-                hint = "minute hour day month weekday, such as 0 7 * * 1-5"
-                raise UserError(f"cron {self.cron[:60]!r} is not valid: {error}", hint=hint) from error
-        elif self.every and not _EVERY.fullmatch(self.every):
-            raise UserError(f"the interval {self.every[:20]!r} is not valid", hint="such as 20m, 2h, 3d or 2w")
-
-    def next_after(self, after_ms: int) -> int | None:
-        """The first slot behind `after_ms`; None if there is none."""
-        return next(self.slots(after_ms), None)
-
-    def slots(self, after_ms: int) -> Iterator[int]:
-        """The slots behind `after_ms`, in order."""
-        after_ms = max(after_ms, self.start_ms - 1)
-        for slot in self._endless(after_ms):
-            if self.until_ms is not None and slot > self.until_ms:
-                return
-            if slot > after_ms:
-                after_ms = slot
-                yield slot
-
-    def _endless(self, after_ms: int) -> Iterator[int]:
-        """Slots from somewhere at or before the first one behind `after_ms` (not before `start_ms`)."""
-        zone = ZoneInfo(self.zone)
-        if self.cron:
-            for one in CronSim(self.cron, datetime.fromtimestamp(after_ms / 1000, zone)):
-                yield int(one.timestamp()) * 1000
-        elif match := _EVERY.fullmatch(self.every):
-            count, unit = int(match[1]), match[2]
-            step_ms = count * _UNIT_S[unit] * 1000
-            turn = max(0, (after_ms - self.start_ms) // step_ms)
-            if unit in "mh":
-                while True:
-                    yield self.start_ms + turn * step_ms
-                    turn += 1
-            start = datetime.fromtimestamp(self.start_ms / 1000, zone)
-            turn = max(0, turn - 1)  # days of 25 hours make the calendar lag behind elapsed time
-            while True:
-                one = start + timedelta(seconds=turn * step_ms // 1000)  # with a zone, this is wall-clock time
-                yield int(one.replace(fold=0).timestamp() * 1000)
-                turn += 1
-        else:
-            yield self.start_ms
-
-    def words(self) -> str:
-        """The same for people."""
-        until = f" until {_local(self.until_ms, self.zone)}" if self.until_ms is not None else ""
-        if self.cron:
-            return f"cron {self.cron} ({self.zone}){until}"
-        if match := _EVERY.fullmatch(self.every):
-            unit = _UNIT_NAMES[match[2]]
-            return (f"every {unit}" if match[1] == "1" else f"every {match[1]} {unit}s") + until
-        return "once"
-
-
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """A schedule of `principal`: at each slot `workflow` runs with `params`, or `prompt` is put to `agent`, which has
     `tools` (names of tools or groups) and nobody to ask, in `session`.
 
     `next_ms` is the next slot (None: never again), `last_ms` the newest one that was served, `missed` how many were
-    passed over. `version` counts changes by people.
+    passed over. `version` counts changes by people. `deliver` names channels for the results besides the session; none
+    named: those of the user's settings.
     """
 
     id: str
@@ -166,6 +68,7 @@ class Schedule:
     prompt: str = ""
     tools: tuple[str, ...] = ()
     agent: str = "default"
+    deliver: tuple[str, ...] = ()
     next_ms: int | None = None
     last_ms: int | None = None
     missed: int = 0
@@ -174,6 +77,8 @@ class Schedule:
     def check(self) -> None:
         """Raises UserError for what could never run."""
         self.timing.check()
+        if self.timing.interval_s is not None and self.timing.interval_s < _LEAST_S:
+            raise UserError("an interval is a minute at least", hint="such as 20m, 2h, 3d or 2w")
         if bool(self.workflow) == bool(self.prompt.strip()):
             raise UserError("a schedule runs a workflow or a prompt", hint="give one of the two")
         if self.prompt and not self.tools:
@@ -183,6 +88,7 @@ class Schedule:
         if self.workflow and self.tools:
             raise UserError("a workflow has tools of its own", hint="leave tools out")
         for what, size, limit in (
+            ("id", len(self.id), _MAX_ID),
             ("name", len(self.name), _MAX_NAME),
             ("prompt", len(self.prompt), MAX_PROMPT),
             ("parameters", len(json.dumps(dict(self.params))), _MAX_PARAMS),
@@ -194,40 +100,17 @@ class Schedule:
                 raise UserError(f"{one[:60]!r} is no valid name", hint="letters, digits, . _ and -")
         if wrong := [one for one in self.tools if not is_name(one)]:
             raise UserError(f"{wrong[0][:60]!r} is no name of a tool or group")
+        if wrong := [one for one in self.deliver if not is_name(one)]:
+            raise UserError(f"{wrong[0][:60]!r} is no name of a channel")
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What is to be done about a schedule that is due: slots to serve in order, how many are passed over before the
-    first of them (or altogether, if there is none), and the slot after that."""
-
-    slots: tuple[int, ...]
-    passed: int
-    next_ms: int | None
-
-
-def plan(timing: Timing, policy: Missed, next_ms: int, now_ms: int) -> Plan:
-    """What to do at `now_ms` about a schedule whose next slot is `next_ms`."""
-    keep = MAX_CATCH_UP if policy is Missed.RUN_ALL else 1
-    newest: deque[int] = deque(maxlen=keep)
-    passed = 0
-    following = None
-    for slot in timing.slots(max(next_ms, now_ms - LOOK_BACK_MS) - 1):
-        if slot > now_ms:
-            following = slot
-            break
-        passed += len(newest) == keep
-        newest.append(slot)
-    if policy is Missed.SKIP and newest and is_late(newest[-1], now_ms):
-        return Plan((), passed + 1, following)
-    if not newest:
-        passed = 1  # all that was due is older than we look
-    return Plan(tuple(newest), passed, following)
-
-
-def is_late(slot_ms: int, now_ms: int) -> bool:
-    """True if a slot that is served now counts as missed."""
-    return now_ms - slot_ms > GRACE_MS
+def of_workflow(name: str, line: Line, now_ms: int) -> Schedule:
+    """The schedule that a workflow brings along, at its next slot; one that is never due again is done."""
+    following = line.timing.next_after(now_ms)
+    state = State.DONE if following is None else State.ON
+    id = f"workflow:{name}"
+    one = Schedule(id, INSTALLATION, name, line.timing, "", now_ms, state, line.policy, workflow=name)
+    return replace(one, next_ms=following)
 
 
 def started(one: Schedule, now_ms: int) -> Schedule:
@@ -262,15 +145,36 @@ def message_id(schedule: str, slot_ms: int) -> str:
     return f"schedule-{schedule}@{datetime.fromtimestamp(slot_ms // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def message(one: Schedule, id: str, note: str = "") -> Message:
+def workflow_message(workflow: str, slot_ms: int, session: str, *, note: str, deliver: tuple[str, ...]) -> Message:
+    """What a slot of a workflow's own schedule puts into the local owner's inbox. Without a session it runs in one of
+    its own for the day, so that no log grows for ever."""
+    at = datetime.fromtimestamp(slot_ms // 1000, UTC)
+    return Message(
+        kind="workflow",
+        workflow=workflow,
+        session=session or day_session(workflow, slot_ms),
+        id=f"{workflow}@{at:%Y-%m-%dT%H:%MZ}" if at.second == 0 else f"{workflow}@{at:%Y-%m-%dT%H:%M:%SZ}",
+        params={"slot_ms": slot_ms},
+        text=note,
+        deliver=deliver,
+    )
+
+
+def message(one: Schedule, id: str, *, note: str = "", deliver: tuple[str, ...] = ()) -> Message:
     """What a slot puts into the inbox of its user. `note` goes before the prompt, or beside the workflow."""
-    values: dict[str, Any] = {"session": one.session, "id": id, "approvals": "deny"}
+    values: dict[str, Any] = {"session": one.session, "id": id, "approvals": "deny", "deliver": deliver}
     if one.workflow:
         values |= {"kind": "workflow", "workflow": one.workflow, "params": dict(one.params), "text": note}
     else:
-        text = f"[{note}]\n\n{one.prompt}" if note else one.prompt
+        text = f"[{note}]{_GAP}{one.prompt}" if note else one.prompt
         values |= {"text": text, "agent": one.agent, "tools": one.tools}
     return Message(**values)
+
+
+def note_and_prompt(text: str) -> tuple[str, str]:
+    """The note that `message` put before a prompt, empty if there is none, and the prompt."""
+    head, gap, prompt = text.partition("]" + _GAP)
+    return (head[1:], prompt) if gap and head.startswith(f"[{_NOTE}") else ("", text)
 
 
 def late_note(one: Schedule, slot_ms: int, passed: int, now_ms: int) -> str:
@@ -278,10 +182,16 @@ def late_note(one: Schedule, slot_ms: int, passed: int, now_ms: int) -> str:
     late = is_late(slot_ms, now_ms)
     if not late and not passed:
         return ""
-    note = f"Scheduled for {_local(slot_ms, one.timing.zone)} ({one.timing.zone})"
+    note = f"{_NOTE} {local_time(slot_ms, one.timing.zone)} ({one.timing.zone})"
     if late:
         note += f"; it comes {_span((now_ms - slot_ms) // 60_000)} late"
     return f"{note}; {passed} earlier {'time was' if passed == 1 else 'times were'} missed" if passed else note
+
+
+def missed_text(one: Schedule, passed: int, newest_ms: int) -> str:
+    """What is said about slots that were skipped."""
+    times = "its time" if passed == 1 else f"{passed} times, the last of them"
+    return f"{one.name} did not run: it missed {times} {local_time(newest_ms, one.timing.zone)} ({one.timing.zone})."
 
 
 def _span(minutes: int) -> str:
@@ -289,7 +199,3 @@ def _span(minutes: int) -> str:
     days, rest = divmod(minutes, 24 * 60)
     hours, rest = divmod(rest, 60)
     return " ".join([f"{n} {unit}" for n, unit in ((days, "d"), (hours, "h"), (rest, "min")) if n][:2])
-
-
-def _local(ms: int, zone: str) -> str:
-    return f"{datetime.fromtimestamp(ms / 1000, ZoneInfo(zone)):%Y-%m-%d %H:%M}"

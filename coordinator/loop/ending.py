@@ -7,19 +7,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 from coordinator.handle import Handle
+from coordinator.loop.claims.run import effects
+from coordinator.loop.follow_ups import follow_ups
 from coordinator.loop.own_tools import AGENT
 from coordinator.loop.services import LoopServices
 from shared.compress import cap
 from shared.contract import NodeError, NodeResult, NodeState, Usage
 from shared.entries import RunEnded
 from shared.errors import CapatazError
-from shared.ids import run_id
 from shared.llm.errors import LlmError
-from shared.messages import ErrorInfo, QueuedMessage, Reply
+from shared.messages import ErrorInfo, Reply
 from shared.state.changes import Change
-
-LEARN_WORKFLOW = "learn"
-NO_LESSON = ("cancelled", "lost")
 
 
 @dataclass(frozen=True)
@@ -57,10 +55,13 @@ async def end_run(handle: Handle, services: LoopServices, outcome: Outcome, chan
     cost = None if run.cost is None else format(run.cost.normalize(), "f")
     model = f"{run.assistants[-1].provider}/{run.assistants[-1].model}" if run.assistants else ""
     change = change or Change()
+    answer = outcome.answer
+    if message.kind == "workflow" and message.text and answer.strip():
+        answer = f"[{message.text}]\n\n{answer}"  # such as that it comes late
     entry = RunEnded(
         state=outcome.state,
         finish_reason=outcome.finish_reason,
-        answer=outcome.answer,
+        answer=answer,
         usage=run.usage,
         cost=cost,
         steps=run.steps,
@@ -73,7 +74,7 @@ async def end_run(handle: Handle, services: LoopServices, outcome: Outcome, chan
         id=message.id,
         run=handle.lease.run,
         session=handle.lease.session,
-        answer=outcome.answer,
+        answer=answer,
         finish_reason=outcome.finish_reason,
         usage=run.usage.model_dump(mode="json"),
         cost=cost,
@@ -84,8 +85,8 @@ async def end_run(handle: Handle, services: LoopServices, outcome: Outcome, chan
     kind = "subagent.finished" if message.parent else "run.finished" if reply.ok else "run.failed"
     change.event(kind, **reply.model_dump(mode="json", exclude_none=True), steps=run.steps, nodes=len(run.nodes))
     up = await answer_up(handle, services, outcome, run.usage, cost) if message.parent else None
-    follow_up = lesson(handle, services, outcome)
-    return await handle.finish(change, reply, follow_up=follow_up, up=up, force=outcome.state != "ended")
+    following = follow_ups(handle, services, outcome.state, answer, outcome.error)
+    return await handle.finish(change, reply, follow_ups=following, up=up, force=outcome.state != "ended")
 
 
 async def answer_up(
@@ -110,28 +111,8 @@ async def answer_up(
         error=error,
         usage=usage,
         cost=cost,
+        deeds=effects(handle.run),
         started_ms=handle.run.started_ms,
         ended_ms=int(time.time() * 1000),
     )
     return message.parent, AGENT + message.agent, result
-
-
-def lesson(handle: Handle, services: LoopServices, outcome: Outcome) -> QueuedMessage | None:
-    """The message that lets the learner look at this run, if there is something to learn from."""
-    settings, message = services.settings, handle.message
-    if not settings.playbook.enabled or message.kind != "message" or message.parent or outcome.state in NO_LESSON:
-        return None
-    if services.directory.workflow(LEARN_WORKFLOW) is None:
-        return None
-    ran = any(r.state not in (NodeState.REFUSED, NodeState.CANCELLED) for r in handle.run.results.values())
-    if not ran:
-        return None
-    return QueuedMessage(
-        run=run_id(),
-        principal=message.principal,
-        session=f"learn.{message.principal}"[:128],
-        received_ms=int(time.time() * 1000),
-        kind="workflow",
-        workflow=LEARN_WORKFLOW,
-        params={"run": handle.lease.run, "session": handle.lease.session},
-    )

@@ -15,7 +15,8 @@ from shared.names import LOCAL_PRINCIPAL
 
 if TYPE_CHECKING:
     from shared.contract import WorkflowSpec
-    from shared.schedules import Missed, Schedule, Timing
+    from shared.schedules import Schedule
+    from shared.timing import Missed, Timing
 
 T = TypeVar("T")
 
@@ -28,6 +29,7 @@ _At = Annotated[str, typer.Option(help="Once, at an ISO time such as 2026-12-24T
 _Zone = Annotated[str, typer.Option(help="IANA time zone; empty: that of the settings.")]
 _Missed = Annotated[str, typer.Option(help="Times missed while the system was down: skip, run_once or run_all.")]
 _Tools = Annotated[str, typer.Option(help="Tools or groups of a prompt, apart by spaces or commas.")]
+_Deliver = Annotated[str, typer.Option(help="Channels for results besides the session, apart by spaces or commas.")]
 _Params = Annotated[str, typer.Option(help="Parameters of a workflow, as JSON.")]
 
 schedules = typer.Typer(help="What runs by itself at its times.")
@@ -44,20 +46,25 @@ def _bare(context: typer.Context, user: _User = LOCAL_PRINCIPAL, json_: _Json = 
 def list_(user: _User = LOCAL_PRINCIPAL, json_: _Json = False) -> None:
     """List a user's schedules, and those of workflows that live workers offer."""
     with errors():
+        from shared.schedules import INSTALLATION
         from shared.sql.schedules import list_schedules
 
         found = in_archive(lambda conn: list_schedules(conn, user))
         fixed = _fixed() if user == LOCAL_PRINCIPAL else []
+        served = {one.workflow: one for one in in_archive(lambda conn: list_schedules(conn, INSTALLATION))}
     if json_:
         keep = {"name", "title", "cron", "timezone"}
-        rows = [one.model_dump(mode="json", include=keep) for one in fixed]
+        rows = [one.model_dump(mode="json", include=keep) | _served(served.get(one.name)) for one in fixed]
         print_json({"schedules": [_as_json(one) for one in found], "fixed": rows})
         return
     rows_ = [
         [one.id, one.state.value, _next(one), one.timing.words(), one.policy.value, str(one.missed), _what(one)]
         for one in found
     ]
-    rows_ += [["-", "fixed", "-", f"cron {one.cron} ({one.timezone})", "-", "-", one.name] for one in fixed]
+    for flow in fixed:
+        so_far = _served(served.get(flow.name))
+        when = f"{flow.cron} ({flow.timezone})"
+        rows_.append(["-", "fixed", so_far["next"], when, so_far["policy"], str(so_far["missed"]), flow.name])
     if not rows_:
         typer.echo("nothing is scheduled")
     table(["schedule", "state", "next", "when", "missed", "so far", "what"], rows_)
@@ -79,6 +86,7 @@ def add(
         str, typer.Option("--session", "-s", help="Where results go; empty: a session of its own.")
     ] = "",
     missed: _Missed = "run_once",
+    deliver: _Deliver = "",
     user: _User = LOCAL_PRINCIPAL,
 ) -> None:
     """Schedule a prompt or a workflow, with --cron, --every or --at; print its id."""
@@ -105,6 +113,7 @@ def add(
             prompt=prompt,
             tools=_names(tools),
             agent=agent,
+            deliver=_channels(user, deliver),
         )
         one = in_archive(lambda conn: put(conn, model.started(new, now_ms)))
     typer.echo(f"{one.id} is due {_next(one)}")
@@ -122,6 +131,7 @@ def change(
     tools: _Tools = "",
     params: _Params = "",
     missed: _Missed = "",
+    deliver: _Deliver = "",
     state: Annotated[str, typer.Option(help="on to go on with it, off to pause it.")] = "",
     user: _User = LOCAL_PRINCIPAL,
 ) -> None:
@@ -135,6 +145,7 @@ def change(
         changes |= {"tools": _names(tools)} if tools else {}
         changes |= {"params": _json(params)} if params else {}
         changes |= {"policy": _policy(missed)} if missed else {}
+        changes |= {"deliver": _channels(user, deliver)} if deliver else {}
         timing = _timing(cron, every, at, zone, now_ms)
         if timing is None and zone:
             fail("--zone goes with --cron, --every or --at", code=Exit.USAGE)
@@ -172,16 +183,19 @@ def run(schedule: _Id, user: _User = LOCAL_PRINCIPAL) -> None:
     """Run a schedule once now, beside its times; does not wait for the result."""
     with errors():
         from shared.client import Client
+        from shared.delivery import channels_of
         from shared.ids import sortable_id
         from shared.schedules import message
         from shared.settings import load
         from shared.sql.schedules import get
 
+        settings = load()
         one = in_archive(lambda conn: get(conn, user, schedule))
         if one is None:
             _unknown(user, schedule)
-        what = message(one, f"schedule-{one.id}@now-{sortable_id()}")
-        client = Client.connect(target(load()).redis_url, user)
+        channels = channels_of(settings, user, one.deliver, one.workflow)
+        what = message(one, f"schedule-{one.id}@now-{sortable_id()}", deliver=channels)
+        client = Client.connect(target(settings).redis_url, user)
         try:
             fields = what.model_dump(exclude={"text", "session"}, exclude_unset=True)
             client.submit(what.text, session=what.session, **fields)
@@ -206,33 +220,15 @@ def _fixed() -> list[WorkflowSpec]:
 
 def _timing(cron: str, every: str, at: str, zone: str, now_ms: int) -> Timing | None:
     """The timing that the options name, None for none of them. Raises UserError for more than one."""
-    from zoneinfo import ZoneInfo
-
-    from shared.errors import UserError
-    from shared.schedules import Timing
     from shared.settings import load
+    from shared.timing import chosen
 
-    if (given := sum(map(bool, (cron, every, at)))) == 0:
-        return None
-    if given > 1:
-        raise UserError("--cron, --every and --at exclude each other")
-    timing = Timing(zone or load().workflows.timezone, now_ms, cron=cron, every=every)
-    timing.check()
-    if every:
-        return replace(timing, start_ms=timing.next_after(now_ms) or now_ms)
-    if at:
-        try:
-            moment = datetime.fromisoformat(at)
-        except ValueError as error:
-            raise UserError(f"{at!r} is no ISO time", hint="such as 2026-12-24T18:00") from error
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=ZoneInfo(timing.zone))
-        return replace(timing, start_ms=int(moment.timestamp() * 1000))
-    return timing
+    return chosen(cron=cron, every=every, at=at, zone=zone or load().workflows.timezone, now_ms=now_ms)
 
 
 def _policy(text: str) -> Missed:
     from shared.errors import UserError
-    from shared.schedules import Missed
+    from shared.timing import Missed
 
     try:
         return Missed(text)
@@ -256,6 +252,16 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(part for part in text.replace(",", " ").split() if part)
 
 
+def _channels(user: str, text: str) -> tuple[str, ...]:
+    """The channels that are named. Raises UserError for one that is not set up; secrets are the workers' to know."""
+    from shared.delivery import check_channels
+    from shared.settings import load
+
+    names = _names(text)
+    check_channels(load(), user, names, None)
+    return names
+
+
 def _now_ms() -> int:
     return int(time.time() * 1000)
 
@@ -277,6 +283,13 @@ def _next(one: Schedule) -> str:
     if one.next_ms is None or one.state is not State.ON:
         return "-"
     return f"{datetime.fromtimestamp(one.next_ms / 1000, ZoneInfo(one.timing.zone)):%Y-%m-%d %H:%M}"
+
+
+def _served(one: Schedule | None) -> dict[str, Any]:
+    """What became of a workflow's own schedule so far; nothing until somebody has looked what is due."""
+    if one is None:
+        return {"next": "-", "policy": "-", "missed": 0}
+    return {"next": _next(one), "policy": one.policy.value, "missed": one.missed}
 
 
 def _as_json(one: Schedule) -> dict[str, Any]:

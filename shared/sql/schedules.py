@@ -1,23 +1,24 @@
-"""Schedules of users: made, changed, and their slots claimed once each by any number of claimers.
+"""Schedules of users and of workflows: made, changed, and their slots claimed once each by any number of claimers.
 
 A slot is taken by compare-and-set of `next_ms` and the version, in the transaction that puts down a *firing* for it. A
 firing stays until its message is in the inbox, so that one whose claimer died is claimed again and sent again, with the
-same message id.
+same message id; and for a while longer, in which the message may be refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Row, delete, exists, func, or_, select, update
 
 from shared.errors import UserError
-from shared.schedules import MAX_CATCH_UP, MAX_PER_USER, Missed, Plan, Schedule, State, Timing
+from shared.schedules import INSTALLATION, MAX_PER_USER, Schedule, State, of_workflow
 from shared.sql.tables import insert, schedule_firings, schedules
+from shared.timing import LOOK_BACK_MS, MAX_CATCH_UP, Line, Missed, Plan, Timing
 
-CLAIM_MS: Final = 5 * 60_000
+CLAIM_MS: Final = 60_000
 """After so long somebody else may claim a firing that has been claimed and is not sent yet."""
 
 _TIMING: Final = ("zone", "start_ms", "cron", "every", "until_ms")
@@ -25,24 +26,32 @@ _TIMING: Final = ("zone", "start_ms", "cron", "every", "until_ms")
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """A slot of a schedule whose message has to be sent; `passed` slots before it were passed over."""
+    """A slot of a schedule whose message has to be sent, or was at `sent_ms`; `passed` slots before it were passed
+    over."""
 
     schedule: Schedule
     slot_ms: int
     passed: int
+    sent_ms: int | None = None
 
 
 def _schedule(row: Row[Any]) -> Schedule:
     values = {column.name: row._mapping[column] for column in schedules.c}
     timing = Timing(**{name: values.pop(name) for name in _TIMING})
     values |= {"state": State(row.state), "policy": Missed(row.policy), "tools": tuple(row.tools)}
+    values["deliver"] = tuple(row.deliver or ())
     return Schedule(**values, timing=timing)
 
 
 def _values(one: Schedule) -> dict[str, Any]:
     values = asdict(one)
     values |= values.pop("timing")
-    return values | {"state": one.state.value, "policy": one.policy.value, "tools": list(one.tools)}
+    return values | {
+        "state": one.state.value,
+        "policy": one.policy.value,
+        "tools": list(one.tools),
+        "deliver": list(one.deliver),
+    }
 
 
 def _owned(principal: str, schedule: str) -> ColumnElement[bool]:
@@ -52,7 +61,7 @@ def _owned(principal: str, schedule: str) -> ColumnElement[bool]:
 def add(conn: Connection, one: Schedule) -> Schedule:
     """Puts down a new schedule; with an id that the user has already, the one that is there.
 
-    Raises UserError if the user has `MAX_PER_USER` schedules.
+    Raises UserError if the user has `MAX_PER_USER` schedules, or the id is another user's.
     """
     if (known := get(conn, one.principal, one.id)) is not None:
         return known
@@ -60,7 +69,9 @@ def add(conn: Connection, one: Schedule) -> Schedule:
     if count >= MAX_PER_USER:
         raise UserError(f"there are {count} schedules already, the most that a user may have", hint="delete some first")
     conn.execute(insert(conn, schedules).values(**_values(one)).on_conflict_do_nothing(index_elements=["id"]))
-    return _schedule(conn.execute(select(schedules).where(_owned(one.principal, one.id))).one())
+    if (put := get(conn, one.principal, one.id)) is None:
+        raise UserError(f"the id {one.id} is taken", hint="choose another, or none")
+    return put
 
 
 def get(conn: Connection, principal: str, schedule: str) -> Schedule | None:
@@ -99,23 +110,52 @@ def remove(conn: Connection, principal: str, schedule: str) -> bool:
     return gone
 
 
+def follow(conn: Connection, lines: Mapping[str, Line | None], now_ms: int) -> None:
+    """Brings the schedules of workflows up to date with what live workers offer: workflow -> its times, None for none.
+
+    One that is new or has other times goes on at its next slot. Those of workflows that nobody offers at the moment
+    stay, so that their policy says what becomes of slots when they are offered again; for six days, then they go.
+    """
+    rows = conn.execute(select(schedules).where(schedules.c.principal == INSTALLATION))
+    known = {row.workflow: _schedule(row) for row in rows}
+    for name, line in lines.items():
+        one = known.get(name)
+        if line is None:
+            if one is not None:
+                remove(conn, INSTALLATION, one.id)
+            continue
+        new = of_workflow(name, line, now_ms)
+        if one is None:
+            row = insert(conn, schedules).values(**_values(new))
+            conn.execute(row.on_conflict_do_nothing(index_elements=["id"]))
+        elif one.timing != new.timing:
+            change(conn, INSTALLATION, one.id, lambda old, new=new: replace(new, missed=old.missed))  # type: ignore[misc]
+        elif one.policy is not new.policy:
+            conn.execute(update(schedules).where(schedules.c.id == one.id).values(policy=new.policy.value))
+    for name, one in known.items():
+        if name not in lines and (one.next_ms is None or one.next_ms < now_ms - LOOK_BACK_MS):
+            remove(conn, INSTALLATION, one.id)
+
+
 def _due(now_ms: int) -> ColumnElement[bool]:
     return (schedules.c.state == State.ON.value) & (schedules.c.next_ms <= now_ms)
 
 
 def _claimable(now_ms: int) -> ColumnElement[bool]:
-    return or_(schedule_firings.c.claim.is_(None), schedule_firings.c.claimed_ms <= now_ms - CLAIM_MS)
+    table = schedule_firings
+    return table.c.sent_ms.is_(None) & or_(table.c.claim.is_(None), table.c.claimed_ms <= now_ms - CLAIM_MS)
 
 
 def any_due(conn: Connection, now_ms: int) -> bool:
-    """True if a schedule of any user is due, or a firing waits that nobody is sending."""
+    """True if a schedule is due, or a firing waits that nobody is sending."""
     found = or_(exists().where(_due(now_ms)), exists().where(_claimable(now_ms)))
     return bool(conn.execute(select(found)).scalar())
 
 
-def due(conn: Connection, now_ms: int, limit: int = 100) -> list[Schedule]:
-    """Schedules of all users that are due, the first due first."""
-    query = select(schedules).where(_due(now_ms)).order_by(schedules.c.next_ms, schedules.c.id)
+def due(conn: Connection, now_ms: int, offered: Collection[str] = (), limit: int = 100) -> list[Schedule]:
+    """Schedules of all users that are due, and of the workflows that are `offered`, the first due first."""
+    live = or_(schedules.c.principal != INSTALLATION, schedules.c.workflow.in_(offered))
+    query = select(schedules).where(_due(now_ms), live).order_by(schedules.c.next_ms, schedules.c.id)
     return [_schedule(row) for row in conn.execute(query.limit(limit))]
 
 
@@ -168,18 +208,39 @@ def claim(conn: Connection, mark: str, now_ms: int, limit: int = 100) -> list[Fi
         # The condition once more: PostgreSQL looks at it again when it had to wait for another claimer.
         one = (table.c.schedule == schedule) & (table.c.slot_ms == slot_ms)
         conn.execute(update(table).where(one, free).values(claim=mark, claimed_ms=now_ms))
-    mine = (
-        select(schedules, table.c.slot_ms, table.c.passed)
+    return _firings(conn, (table.c.claim == mark) & table.c.sent_ms.is_(None), limit)
+
+
+def _firings(conn: Connection, which: ColumnElement[bool], limit: int) -> list[Firing]:
+    table = schedule_firings
+    query = (
+        select(schedules, table.c.slot_ms, table.c.passed, table.c.sent_ms)
         .join_from(table, schedules, table.c.schedule == schedules.c.id)
-        .where(table.c.claim == mark)
+        .where(which)
         .order_by(table.c.slot_ms, table.c.schedule)
     )
-    return [Firing(_schedule(row), row.slot_ms, row.passed) for row in conn.execute(mine.limit(limit))]
+    return [Firing(_schedule(row), row.slot_ms, row.passed, row.sent_ms) for row in conn.execute(query.limit(limit))]
 
 
-def sent(conn: Connection, firing: Firing) -> None:
+def sent(conn: Connection, firing: Firing, now_ms: int) -> None:
     """The message of the firing is in the inbox."""
+    conn.execute(update(schedule_firings).where(_same(firing)).values(sent_ms=now_ms))
+
+
+def in_doubt(conn: Connection, limit: int = 1000) -> list[Firing]:
+    """Firings whose messages were sent and may yet be refused, the oldest slot first."""
+    return _firings(conn, schedule_firings.c.sent_ms.is_not(None), limit)
+
+
+def settled(conn: Connection, firing: Firing) -> None:
+    """Nothing is left to be done about the firing."""
     _forget(conn, firing)
+
+
+def refused(conn: Connection, firing: Firing, now_ms: int) -> None:
+    """The message of the firing was refused for the moment: it is sent again after `CLAIM_MS`."""
+    again = {"sent_ms": None, "claim": "", "claimed_ms": now_ms}
+    conn.execute(update(schedule_firings).where(_same(firing)).values(**again))
 
 
 def gave_up(conn: Connection, firing: Firing) -> None:
@@ -189,7 +250,10 @@ def gave_up(conn: Connection, firing: Firing) -> None:
         conn.execute(update(schedules).where(one).values(missed=schedules.c.missed + 1))
 
 
-def _forget(conn: Connection, firing: Firing) -> bool:
+def _same(firing: Firing) -> ColumnElement[bool]:
     table = schedule_firings
-    one = (table.c.schedule == firing.schedule.id) & (table.c.slot_ms == firing.slot_ms)
-    return conn.execute(delete(table).where(one)).rowcount > 0
+    return (table.c.schedule == firing.schedule.id) & (table.c.slot_ms == firing.slot_ms)
+
+
+def _forget(conn: Connection, firing: Firing) -> bool:
+    return conn.execute(delete(schedule_firings).where(_same(firing))).rowcount > 0

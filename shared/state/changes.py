@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from shared.contract import NodeResult
 from shared.entries import Decided, LogEntry, Node, Waiting
 from shared.messages import QueuedMessage, Reply
+from shared.names import WORKFLOW_DELIVER, WORKFLOW_NOTICE
 
 
 def node_event(node: str, tool: str, result: NodeResult) -> str:
@@ -113,7 +115,12 @@ class Change:
         return json.dumps(self.body())
 
     def finish_json(
-        self, reply: Reply, follow_up: QueuedMessage | None, *, force: bool, up: tuple[str, str, NodeResult] | None
+        self,
+        reply: Reply,
+        follow_ups: Sequence[QueuedMessage],
+        *,
+        force: bool,
+        up: tuple[str, str, NodeResult] | None,
     ) -> str:
         """The JSON for `finish`; `up` is (node, tool, result) for the run that waits for this one."""
         body = self.body()
@@ -122,13 +129,15 @@ class Change:
         body["reply"] = reply.model_dump_json(exclude_none=True)
         body["force"] = force
         body["ends_first"] = True
-        if follow_up is not None:
-            body["follow_up"] = {
-                "run": follow_up.run,
-                "session": follow_up.session,
-                "payload": _payload(follow_up),
-            }
+        body["follow_ups"] = [
+            {"run": one.run, "session": one.session, "payload": _payload(one), "must": one.workflow in _PROMISED}
+            for one in follow_ups
+        ]
         return json.dumps(body)
+
+
+_PROMISED = (WORKFLOW_DELIVER, WORKFLOW_NOTICE)
+"""What users wait for, so that it is queued whatever waits already."""
 
 
 def _end(node: str, tool: str, result: NodeResult) -> dict[str, Any]:

@@ -56,6 +56,7 @@ TABLE: Final = (
     KeyDoc("archive", "zset", "none", "coordinator", "ended runs whose copy in SQL is due"),
     KeyDoc("job:<name>", "string", "1 h", "coordinator", "whose turn a job is that one of them does"),
     KeyDoc("epoch", "string", "none", "coordinator", "random; another value means that the state was lost"),
+    KeyDoc("tick", "string", "30 days", "worker", "when a worker last looked what is due, as JSON"),
     KeyDoc("coordinators", "zset", "none; stale members removed", "coordinator", "coordinators by last heartbeat"),
     KeyDoc("coordinator:<cid>", "string", "coordinator.lease_ttl_s", "coordinator", "the heartbeat of a process"),
     KeyDoc(
@@ -207,5 +208,6 @@ SESSIONS: Final = f"{PREFIX}sessions"
 COORDINATORS: Final = f"{PREFIX}coordinators"
 WORKERS: Final = f"{PREFIX}workers"
 EPOCH: Final = f"{PREFIX}epoch"
+TICK: Final = f"{PREFIX}tick"
 GROUP: Final = "coordinators"
 """The consumer group on the inboxes: an alarm clock only."""

@@ -134,14 +134,14 @@ class RunState:
         change: Change,
         reply: Reply,
         *,
-        follow_up: QueuedMessage | None = None,
+        follow_ups: Sequence[QueuedMessage] = (),
         up: tuple[str, str, NodeResult] | None = None,
         force: bool = False,
     ) -> bool:
         """Ends the run; `up` (node, tool, result) ends the node that waits for it. False if mail arrived that must be
         read first (nothing was changed then)."""
         number = lease.sequence + 1
-        body = change.finish_json(reply, follow_up, force=force, up=up)
+        body = change.finish_json(reply, follow_ups, force=force, up=up)
         outcome = await self._scripts.call("finish", lease.run, self._cid, lease.nonce, number, body, self._cfg)
         if outcome != "ended":
             return False

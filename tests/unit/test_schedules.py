@@ -7,26 +7,22 @@ from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from shared.errors import UserError
 from shared.schedules import (
-    GRACE_MS,
-    LOOK_BACK_MS,
-    MAX_CATCH_UP,
-    Missed,
-    Plan,
     Schedule,
     State,
-    Timing,
     late_note,
     message,
     message_id,
-    plan,
+    note_and_prompt,
     retimed,
     started,
     switched,
 )
-from workers.schedule import due_slot
+from shared.timing import GRACE_MS, LOOK_BACK_MS, MAX_CATCH_UP, Line, Missed, Plan, Timing, given_up, plan, read_line
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 
@@ -103,19 +99,6 @@ def test_intervals_over_changes_of_the_clock(zone: str, every: str, start: str, 
     assert local(timing, "2027-01-01T00:00Z", len(expected)) == expected
 
 
-@pytest.mark.parametrize(("zone", "cron"), sorted({(one[1], one[2]) for one in CHANGES}))
-def test_the_schedules_of_code_are_due_at_the_same_slots(zone: str, cron: str) -> None:
-    """Beat's task computes backwards which slot is due; minute by minute around both changes it finds these."""
-    timing = Timing(zone, 0, cron=cron)
-    for day in ("2027-03-14", "2027-03-28", "2027-10-31", "2027-11-07"):
-        begin = ms(f"{day}T00:00Z") - 6 * HOUR
-        slots = [
-            slot for slot in (begin + n * 10 * MINUTE for n in range(1, 100)) if timing.next_after(slot - 1) == slot
-        ]
-        for slot in slots:
-            assert due_slot(cron, zone, datetime.fromtimestamp(slot / 1000, ZoneInfo("UTC"))).timestamp() * 1000 == slot
-
-
 def test_one_off_and_until() -> None:
     once = Timing("UTC", 1000)
     assert (once.next_after(999), once.next_after(1000)) == (1000, None)
@@ -151,11 +134,11 @@ DOWN = 100 * HOUR + 30 * MINUTE
         # In time, by a few minutes: not missed.
         (Missed.SKIP, 100 * HOUR, 100 * HOUR + GRACE_MS, Plan((100 * HOUR,), 0, 101 * HOUR)),
         # Beat was down for an hour.
-        (Missed.SKIP, 100 * HOUR, DOWN, Plan((), 1, 101 * HOUR)),
+        (Missed.SKIP, 100 * HOUR, DOWN, Plan((100 * HOUR,), 0, 101 * HOUR)),
         (Missed.RUN_ONCE, 100 * HOUR, DOWN, Plan((100 * HOUR,), 0, 101 * HOUR)),
         (Missed.RUN_ALL, 100 * HOUR, DOWN, Plan((100 * HOUR,), 0, 101 * HOUR)),
         # For three.
-        (Missed.SKIP, 98 * HOUR, DOWN, Plan((), 3, 101 * HOUR)),
+        (Missed.SKIP, 98 * HOUR, DOWN, Plan((100 * HOUR,), 2, 101 * HOUR)),
         (Missed.SKIP, 98 * HOUR, 100 * HOUR, Plan((100 * HOUR,), 2, 101 * HOUR)),
         (Missed.RUN_ONCE, 98 * HOUR, DOWN, Plan((100 * HOUR,), 2, 101 * HOUR)),
         (Missed.RUN_ALL, 98 * HOUR, DOWN, Plan((98 * HOUR, 99 * HOUR, 100 * HOUR), 0, 101 * HOUR)),
@@ -174,9 +157,64 @@ def test_missed_slots(policy: Missed, next_ms: int, now_ms: int, expected: Plan)
 
 @pytest.mark.parametrize("policy", list(Missed))
 def test_what_is_older_than_we_look_is_given_up(policy: Missed) -> None:
-    assert plan(Timing("UTC", 10), policy, 10, 11 + LOOK_BACK_MS) == Plan((), 1, None)
-    late = plan(Timing("UTC", 10), policy, 10, 10 + LOOK_BACK_MS)
-    assert late.slots == (() if policy is Missed.SKIP else (10,))
+    assert plan(Timing("UTC", 10), policy, 10, 11 + LOOK_BACK_MS) == Plan((10,), 0, None)
+    assert given_up(policy, 10, 11 + LOOK_BACK_MS)
+    assert plan(Timing("UTC", 10), policy, 10, 10 + LOOK_BACK_MS) == Plan((10,), 0, None)
+    assert given_up(policy, 10, 10 + LOOK_BACK_MS) == (policy is Missed.SKIP)
+    assert not given_up(policy, 10, 10 + GRACE_MS)
+
+
+@pytest.mark.parametrize(
+    ("text", "timing", "policy"),
+    [
+        ("0 7 * * 1-5", Timing("UTC", 1_704_067_200_000, cron="0 7 * * 1-5"), Missed.RUN_ONCE),
+        ("0 7 * * * Europe/Madrid", Timing(MADRID, 1_704_063_600_000, cron="0 7 * * *"), Missed.RUN_ONCE),
+        ("*/5 * * * */2 skip", Timing("UTC", 1_704_067_200_000, cron="*/5 * * * */2"), Missed.SKIP),
+        ("every 5s", Timing("UTC", 1_704_067_200_000, every="5s"), Missed.RUN_ONCE),
+        ("every 2w America/New_York run_all", Timing(NEW_YORK, 1_704_085_200_000, every="2w"), Missed.RUN_ALL),
+        ("at 2026-12-24T18:00 Europe/Madrid", Timing(MADRID, 1_798_131_600_000), Missed.RUN_ONCE),
+        ("at 2026-12-24T18:00Z skip", Timing("UTC", 1_798_135_200_000), Missed.SKIP),
+    ],
+)
+def test_lines(text: str, timing: Timing, policy: Missed) -> None:
+    assert read_line(text, "UTC") == Line(timing, policy)
+
+
+@pytest.mark.parametrize("text", ["", "  ", "off"])
+def test_lines_without_a_schedule(text: str) -> None:
+    assert read_line(text, "UTC") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("0 7 * *", "cannot be read"),
+        ("0 7 * * * Mars/Base", "no time zone"),
+        ("0 7 * * 9", "day-of-week"),
+        ("every", "cannot be read"),
+        ("every 3x", "interval"),
+        ("at noon", "ISO time"),
+        ("skip", "cannot be read"),
+        ("off skip", "cannot be read"),
+        ("0 7 * * * UTC skip skip", "cannot be read"),
+    ],
+)
+def test_lines_that_cannot_be_read(text: str, problem: str) -> None:
+    with pytest.raises(UserError, match=problem):
+        read_line(text, "UTC")
+
+
+@pytest.mark.property
+@given(st.text(alphabet="0123456789*/,- everyatoffskiprun_oncedmhswUTCEurope/Madrid", max_size=40))
+def test_a_line_is_read_or_refused(text: str) -> None:
+    try:
+        line = read_line(text, "Europe/Madrid")
+    except UserError:
+        return
+    if line is not None:
+        line.timing.check()
+        following = line.timing.next_after(ms("2027-01-01T00:00Z"))
+        assert following is None or following > ms("2027-01-01T00:00Z")
 
 
 def a_schedule(**values: object) -> Schedule:
@@ -223,7 +261,9 @@ def test_messages_name_their_slot_and_say_that_they_are_late() -> None:
     assert (
         note == "Scheduled for 2026-12-01 07:00 (Europe/Madrid); it comes 1 h 5 min late; 3 earlier times were missed"
     )
-    prompt = message(one, "id1", note)
+    prompt = message(one, "id1", note=note)
+    assert note_and_prompt(prompt.text) == (note, "look")
+    assert note_and_prompt("[a list]\n\nlook") == ("", "[a list]\n\nlook")
     assert (prompt.text, prompt.tools, prompt.approvals) == (f"[{note}]\n\nlook", ("web",), "deny")
     flow = message(a_schedule(prompt="", tools=(), workflow="brief", params={"a": 1}), "id1")
     assert (flow.kind, flow.workflow, flow.params, flow.approvals) == ("workflow", "brief", {"a": 1}, "deny")

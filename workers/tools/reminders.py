@@ -20,6 +20,7 @@ from shared.errors import ModelError
 from shared.sql import reminders
 from workers.context import ToolContext
 from workers.declare import ToolOutput, tool
+from workers.tools import examples_en, examples_es, words_en, words_es
 from workers.tools.recurrence import from_rule
 from workers.tools.repeats import EXAMPLES as REPEATS
 from workers.tools.repeats import parse_repeat
@@ -30,41 +31,9 @@ from workers.tools.when import EXAMPLES, WhenError, read_when
 GROUP = GroupSpec(
     name="reminders",
     title="Reminders",
-    keywords={
-        "es": (
-            "recordatorio", "recordatorios", "recuérdame", "recuérdamelo", "recordarme", "avísame", "avisarme", "aviso",
-            "alarma", "que no se me olvide", "despiértame", "hazme acordar", "acuérdame",
-        ),
-        "en": (
-            "reminder", "reminders", "remind", "remind me", "alarm", "alert me", "do not let me forget",
-            "don't let me forget", "notify me", "wake me", "ping me",
-        ),
-    },
-    examples={
-        "es": (
-            "recuérdame mañana a las 9 llamar al banco",
-            "avísame en 20 minutos para sacar el pan del horno",
-            "¿qué recordatorios tengo pendientes?",
-            "quita el recordatorio del dentista",
-            "que no se me olvide regar las plantas el viernes",
-            "ponme una alarma a las 7 y media",
-            "cancela el aviso de esta tarde",
-            "recuérdame cada lunes a las 8 sacar la basura",
-            "retrasa una hora el recordatorio del dentista",
-        ),
-        "en": (
-            "remind me tomorrow at 9 to call the bank",
-            "ping me in 20 minutes to take the bread out",
-            "which reminders are pending?",
-            "drop the reminder about the dentist",
-            "don't let me forget to water the plants on friday",
-            "set an alarm for half past seven",
-            "cancel this afternoon's reminder",
-            "remind me every monday at 8 to take the bins out",
-            "move the dentist reminder an hour later",
-        ),
-    },
-)  # fmt: skip
+    keywords={"es": words_es.REMINDERS, "en": words_en.REMINDERS},
+    examples={"es": examples_es.REMINDERS, "en": examples_en.REMINDERS},
+)
 
 
 _Id = Annotated[str, Field(description="The reminder's id, as reminder_list gave it")]
@@ -168,6 +137,7 @@ async def reminder_add(ctx: ToolContext, text: _Text, at: _When, timezone: _Zone
 @tool(
     group="reminders",
     effect=Effect.READ,
+    untrusted=True,
     keywords={"es": ("pendientes", "mis recordatorios"), "en": ("pending", "my reminders")},
     examples={"es": ("¿qué recordatorios hay?",), "en": ("what reminders are there?",)},
 )
@@ -188,6 +158,7 @@ async def reminder_list(
 @tool(
     group="reminders",
     effect=Effect.IDEMPOTENT,
+    untrusted=True,
     keywords={"es": ("retrasa", "aplaza", "cambia el recordatorio"), "en": ("snooze", "postpone", "change reminder")},
     examples={"es": ("pasa el recordatorio del banco a las 10",), "en": ("move the bank reminder to 10",)},
 )

@@ -1,14 +1,15 @@
 """Schedules: workflows and prompts that run by themselves at their times, made while the system runs.
 
-They are fired by `workers/workflows/schedules.py`. Those that the code of workflows brings along are listed, and are
+They are fired by `workers/schedule.py`. Those that the code of workflows brings along are listed, and are
 changed by the installation's settings only.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, time
@@ -20,52 +21,29 @@ from pydantic import Field, JsonValue
 from shared.client import AsyncClient
 from shared.compress import snippet
 from shared.contract import Catalogue, Effect, GroupSpec, WorkflowSpec
+from shared.delivery import channels_of, check_channels
 from shared.errors import ModelError, StateUnavailable, UserError
 from shared.messages import Message
-from shared.names import LOCAL_PRINCIPAL
-from shared.schedules import MAX_PROMPT, Missed, Schedule, State, Timing, message, retimed, started, switched
+from shared.names import LOCAL_PRINCIPAL, WORKFLOWS_OF_COMMANDS
+from shared.schedules import MAX_PROMPT, Schedule, State, message, retimed, started, switched
 from shared.sql import schedules
+from shared.timing import Missed, Timing
 from workers.context import ToolContext
 from workers.declare import ToolOutput, tool
+from workers.tools import examples_en, examples_es, words_en, words_es
 from workers.tools.recurrence import Repeat
 from workers.tools.repeats import EXAMPLES as REPEATS
 from workers.tools.repeats import parse_repeat
+from workers.tools.schedule_bounds import Bounds, bounds_of
 from workers.tools.utility import find_zone
 from workers.tools.when import EXAMPLES, WhenError, read_when, settle
 
 GROUP = GroupSpec(
     name="schedule",
     title="Scheduled tasks",
-    keywords={
-        "es": (
-            "tarea programada", "tareas programadas", "programa una tarea", "programar una tarea", "que se repita sola",
-            "tarea automática", "tarea periódica", "automatiza", "automatizar", "automáticamente", "periódicamente",
-            "por tu cuenta", "por sí solo", "cron",
-        ),
-        "en": (
-            "scheduled task", "scheduled tasks", "schedule a task", "the scheduled", "scheduled job",
-            "recurring task", "recurring job", "automate", "automatically", "periodically", "by yourself", "cron",
-        ),
-    },
-    examples={
-        "es": (
-            "programa una tarea que cada mañana a las 8 me resuma las noticias",
-            "¿qué tareas programadas tengo?",
-            "desactiva la tarea programada del resumen semanal",
-            "borra la tarea automática de los viernes",
-            "ejecuta ahora la tarea programada del resumen",
-            "revisa automáticamente esta página cada dos horas y dime si cambia",
-        ),
-        "en": (
-            "schedule a task that sums up the news every morning at 8",
-            "which scheduled tasks are there?",
-            "pause the scheduled task with the weekly summary",
-            "delete the recurring task of fridays",
-            "run the scheduled summary task now",
-            "automatically check this page every two hours and tell me if it changes",
-        ),
-    },
-)  # fmt: skip
+    keywords={"es": words_es.SCHEDULE, "en": words_en.SCHEDULE},
+    examples={"es": examples_es.SCHEDULE, "en": examples_en.SCHEDULE},
+)
 
 _CRON = re.compile(r"[\d*][\d*/,-]*(?: +[\d*LW][\d*/,#LW-]*| +[A-Za-z]{3}(?:[-,][A-Za-z]{3})*){4}")
 
@@ -80,6 +58,10 @@ _Missed = Annotated[
 ]
 _Tools = Annotated[
     list[str], Field(description="Names of tools or tool groups that the prompt may use; a prompt needs at least one")
+]
+_Deliver = Annotated[
+    list[str],
+    Field(description="Names of the user's channels for the results besides this conversation; empty: the usual ones"),
 ]
 _Name = Annotated[str, Field(description="A short name", max_length=80)]
 _Prompt = Annotated[str, Field(description="What the agent is to do each time, in full", max_length=MAX_PROMPT)]
@@ -128,15 +110,24 @@ def _timing(ctx: ToolContext, when: str, timezone: str) -> tuple[Timing, str]:
     return read_timing(when, datetime.fromtimestamp(ctx.services.now(), zone))
 
 
-def _check_target(catalogue: Catalogue, workflow: str, tools: list[str]) -> None:
-    """Raises UserError for a workflow, tool or group that nobody offers."""
-    workflows = sorted(one.name for one in catalogue.workflows if not one.hidden)
+def check_target(catalogue: Catalogue, workflow: str, tools: Sequence[str]) -> None:
+    """Raises UserError for a workflow, tool or group that nobody offers, or that is no target of a schedule."""
+    workflows = sorted(
+        one.name for one in catalogue.workflows if not one.hidden and one.name not in WORKFLOWS_OF_COMMANDS
+    )
     if workflow and workflow not in workflows:
         raise UserError(f"there is no workflow {workflow[:60]!r}", hint=f"there are: {', '.join(workflows) or 'none'}")
     known = {one.name for one in catalogue.tools} | {one.group for one in catalogue.tools}
     if unknown := [one for one in tools if one not in known]:
         groups = sorted({one.group for one in catalogue.tools})
         raise UserError(f"there is no tool or group {unknown[0][:60]!r}", hint=f"groups: {', '.join(groups)}")
+
+
+async def _bounds(ctx: ToolContext) -> Bounds:
+    """What the agent that calls may have scheduled. Raises UserError for one that may not."""
+    found = bounds_of(await ctx.services.state.log(ctx.session), ctx.run)
+    found.check()
+    return found
 
 
 def _at(ms: int | None, zone: str) -> str:
@@ -161,6 +152,7 @@ def _as_value(one: Schedule) -> dict[str, JsonValue]:
         "prompt": one.prompt,
         "tools": list(one.tools),
         "session": one.session,
+        "deliver": list(one.deliver),
         "missed": one.policy.value,
         "missed_count": one.missed,
     }
@@ -201,6 +193,7 @@ async def schedule_create(
     name: _Name = "",
     timezone: _Zone = "",
     missed: _Missed = "run_once",
+    deliver: _Deliver = [],  # noqa: B006
 ) -> ToolOutput:
     """Makes a task that runs by itself at its times: a prompt for the agent with the tools that it may use, or a
     workflow. Nobody is there to be asked then. Its results appear in this conversation.
@@ -208,8 +201,13 @@ async def schedule_create(
     id = "s" + hashlib.sha256(ctx.idempotency_key.encode()).hexdigest()[:20]  # a second attempt finds the first one's
     catalogue = await ctx.services.state.catalogue()
     with _refusing("nothing was scheduled"):
+        bounds = await _bounds(ctx)
         timing, note = _timing(ctx, when, timezone)
-        _check_target(catalogue, workflow, tools)
+        check_target(catalogue, workflow, tools)
+        for one in catalogue.workflows:
+            if one.name == workflow:
+                bounds.check_workflow(one, catalogue)
+        check_channels(ctx.settings, ctx.principal, deliver, os.environ)
         new = started(
             Schedule(
                 id=id,
@@ -222,12 +220,14 @@ async def schedule_create(
                 workflow=workflow,
                 params=params,
                 prompt=prompt,
-                tools=tuple(tools),
+                tools=bounds.narrowed(tools, catalogue),
+                agent=bounds.agent,
+                deliver=tuple(deliver),
             ),
             ctx.now_ms,
         )
-        one = await ctx.services.db.run(lambda conn: schedules.add(conn, new))
-    return _said("Scheduled", one, note)
+        put = await ctx.services.db.run(lambda conn: schedules.add(conn, new))
+    return _said("Scheduled", put, note)
 
 
 @tool(
@@ -242,7 +242,7 @@ async def schedule_list(ctx: ToolContext) -> ToolOutput:
     catalogue = await ctx.services.state.catalogue() if ctx.principal == LOCAL_PRINCIPAL else Catalogue()
     fixed = [one for one in catalogue.workflows if one.cron and not one.hidden]
     lines = [f"- {_line(one)}" for one in mine]
-    lines += [f"- {one.name}: cron {one.cron} ({one.timezone}); workflow, fixed by the installation" for one in fixed]
+    lines += [f"- {one.name}: {one.cron} ({one.timezone}); workflow, fixed by the installation" for one in fixed]
     value: dict[str, JsonValue] = {
         "schedules": [_as_value(one) for one in mine],
         "fixed": [_fixed_value(one) for one in fixed],
@@ -275,6 +275,7 @@ async def schedule_change(
     missed: Annotated[
         Literal["skip", "run_once", "run_all"] | None, Field(description="As for schedule_create")
     ] = None,
+    deliver: Annotated[list[str] | None, Field(description="As for schedule_create")] = None,
     state: Annotated[Literal["on", "off"] | None, Field(description="off pauses the task, on goes on with it")] = None,
 ) -> ToolOutput:
     """Changes a scheduled task, or switches it off or on; what is not given stays."""
@@ -284,17 +285,22 @@ async def schedule_change(
         "params": params,
         "name": name,
         "policy": None if missed is None else Missed(missed),
+        "deliver": None if deliver is None else tuple(deliver),
     }
     changes = {key: value for key, value in given.items() if value is not None}
     if not changes and when is None and state is None:
         raise ModelError("nothing to change was given", hint="give when, prompt, state, …", code="bad_arguments")
     catalogue = await ctx.services.state.catalogue()
     with _refusing("the schedule was not changed"):
+        bounds = await _bounds(ctx)
         timing, note = (None, "") if when is None else _timing(ctx, when, timezone)
-        _check_target(catalogue, "", tools or [])
+        check_target(catalogue, "", tools or [])
+        check_channels(ctx.settings, ctx.principal, deliver or [], os.environ)
 
         def edit(one: Schedule) -> Schedule:
             new: Schedule = replace(one, **changes)  # type: ignore[arg-type]
+            if prompt is not None or tools is not None:  # what others may do is not given other words either
+                new = replace(new, tools=bounds.narrowed(new.tools, catalogue), agent=bounds.agent)
             new.check()
             if timing is not None:
                 new = retimed(new, timing, ctx.now_ms)
@@ -338,7 +344,8 @@ async def schedule_run_now(ctx: ToolContext, id: _Id) -> ToolOutput:
         raise _missing(id)
     message_id = f"schedule-{id}@now-{hashlib.sha256(ctx.idempotency_key.encode()).hexdigest()[:20]}"
     try:
-        await submit(ctx.settings.redis.url, ctx.principal, message(one, message_id))
+        channels = channels_of(ctx.settings, ctx.principal, one.deliver, one.workflow)
+        await submit(ctx.settings.redis.url, ctx.principal, message(one, message_id, deliver=channels))
     except StateUnavailable as error:
         raise ModelError(
             f"schedule {id} was perhaps not started: {error.message}",

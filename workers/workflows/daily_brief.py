@@ -1,17 +1,21 @@
-"""The daily brief: recent notes and today's reminders, picked by code, summed up by one model call."""
+"""The daily brief: today's reminders and events, unread mail and recent notes, picked by code, summed up by one model
+call. A user without mail or calendar has a brief without them; one whose server is away is told so in it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
 from pydantic import JsonValue
 
 from shared.compress import snippet
+from shared.errors import ModelError
 from shared.sql import notes, reminders
 from workers.context import ToolContext
 from workers.declare import ToolOutput
+from workers.tools.calendar import calendar_today
+from workers.tools.mail import mail_list
 from workers.tools.utility import find_zone
 from workers.tools.when import fold
 from workers.workflows.define import Inputs, Steps, model_step, prompt_file, step, workflow
@@ -19,6 +23,8 @@ from workers.workflows.define import Inputs, Steps, model_step, prompt_file, ste
 _READ = 50
 _MAX_NOTES = 12
 _MAX_DUE = 20
+_MAX_MAILS = 15
+_PART_CHARS = 4_000
 _ENTRY_CHARS = 240  # all entries together stay under what travels inline
 _RECENT_DAYS = 7
 
@@ -39,11 +45,38 @@ async def due_reminders(ctx: ToolContext, inputs: Inputs) -> JsonValue:
     return [{"text": one.text, "due_ms": one.due_ms} for one in found]
 
 
-@step(needs=["read_notes", "due_reminders"])
+@step(timeout_s=60.0)
+async def read_calendar(ctx: ToolContext, inputs: Inputs) -> JsonValue:
+    """Today's events, a line each; empty without a calendar."""
+    if ctx.principal not in ctx.settings.calendar.accounts:
+        return ""
+    return await _shown(calendar_today.call(ctx, {}), "the calendar")
+
+
+@step(timeout_s=60.0)
+async def read_mail(ctx: ToolContext, inputs: Inputs) -> JsonValue:
+    """Senders and subjects of unread mail, a line each; empty without a mailbox."""
+    if ctx.principal not in ctx.settings.mail.accounts:
+        return ""
+    return await _shown(mail_list.call(ctx, {"unread": True, "limit": _MAX_MAILS}), "mail")
+
+
+async def _shown(call: Awaitable[ToolOutput], what: str) -> str:
+    """What a tool shows, or why it could not: one service that is away is no reason for no brief."""
+    try:
+        return (await call).seen[:_PART_CHARS]
+    except ModelError as error:
+        return f"({what} could not be read: {error.message})"
+
+
+@step(needs=["read_notes", "due_reminders", "read_calendar", "read_mail"])
 def filter(ctx: ToolContext, inputs: Inputs) -> ToolOutput:
-    """What is due today and what was noted lately: newest first, without repetitions, bounded."""
+    """What is due today and what was noted lately: newest first, without repetitions, bounded. Then events and mail."""
     now = datetime.fromtimestamp(ctx.services.now(), find_zone(ctx.settings.workflows.timezone))
-    text = brief_entries(inputs["read_notes"], inputs["due_reminders"], now)
+    parts = [brief_entries(inputs["read_notes"], inputs["due_reminders"], now)]
+    parts += [f"Calendar: {text}" for text in [inputs.get("read_calendar")] if text]
+    parts += [f"Unread mail: {text}" for text in [inputs.get("read_mail")] if text]
+    text = "\n\n".join(parts)
     return ToolOutput(text, text)
 
 
@@ -73,6 +106,7 @@ def _put(lines: dict[str, str], content: str, line: str) -> None:
 
 @workflow("daily-brief", title="Daily brief", cron="0 7 * * *", result="summarise")
 def daily_brief() -> Steps:
-    """Every morning: what is due today and what was noted lately."""
+    """Every morning: what is due today, what came by mail, and what was noted lately."""
     prompt = prompt_file("workers.workflows", "daily_brief.md")
-    return [read_notes, due_reminders, filter, model_step("summarise", needs=["filter"], prompt=prompt)]
+    steps = [read_notes, due_reminders, read_calendar, read_mail, filter]
+    return [*steps, model_step("summarise", needs=["filter"], prompt=prompt)]

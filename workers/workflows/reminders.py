@@ -1,4 +1,4 @@
-"""Reminders that are due: claimed by one hidden run a minute, each told by a run in the session it was asked in.
+"""Reminders that are due: claimed by one hidden run at a time, each told by a run in the session it was asked in.
 
 The claim is only a promise to deliver. That a reminder has been told is written by the run that tells it, so one that
 was claimed by somebody who died, or whose message was lost or refused, is claimed again and told late; and one whose
@@ -14,7 +14,9 @@ from pydantic import JsonValue
 
 from shared.client import AsyncClient
 from shared.contract import Effect
+from shared.delivery import channels_of
 from shared.errors import ModelError, OperatorError, StateUnavailable
+from shared.settings import Settings
 from shared.sql import reminders
 from shared.sql.reminders import Reminder
 from workers.context import Services, ToolContext
@@ -25,7 +27,7 @@ from workers.workflows.define import Inputs, Steps, step, workflow
 
 TELL = "reminder"
 LATE_MS = 2 * 60_000
-"""A reminder that comes later than this says so: the schedule itself takes up to a minute."""
+"""A reminder that comes later than this says so: it waits for the schedule, and for its turn."""
 
 _BATCH = 100
 
@@ -44,7 +46,7 @@ async def deliver(ctx: ToolContext, inputs: Inputs) -> JsonValue:
     refused: dict[str, StateUnavailable] = {}
     for one in claimed:
         try:
-            await send(ctx.settings.redis.url, one)
+            await send(ctx.settings, one)
         except StateUnavailable as error:  # perhaps of this user's inbox only
             refused[one.principal] = error
     if refused:
@@ -55,12 +57,13 @@ async def deliver(ctx: ToolContext, inputs: Inputs) -> JsonValue:
     return [one.id for one in claimed]
 
 
-async def send(redis_url: str, one: Reminder) -> None:
-    """Puts the message that makes a run tell the reminder into its user's inbox; the same one however often.
+async def send(settings: Settings, one: Reminder) -> None:
+    """Puts the message that makes a run tell the reminder into its user's inbox; the same one for the same claim. A
+    later claim has another, so that a run that failed does not keep the reminder from being told.
 
     Raises StateUnavailable, also if this worker may not write there.
     """
-    client = AsyncClient.connect(redis_url, one.principal)
+    client = AsyncClient.connect(settings.redis.url, one.principal)
     try:
         await client.submit(
             "",
@@ -68,17 +71,18 @@ async def send(redis_url: str, one: Reminder) -> None:
             kind="workflow",
             workflow=TELL,
             params={"reminder": one.id, "due_ms": one.due_ms},
-            id=f"{TELL}:{one.id}@{one.due_ms}",
+            id=f"{TELL}:{one.id}@{one.due_ms}:{(one.claimed_ms or 0) // reminders.CLAIM_MS}",
+            deliver=channels_of(settings, one.principal, (), TELL),
         )
     finally:
         await client.aclose()
 
 
 @workflow(
-    "due-reminders", title="Reminders that are due", cron="* * * * *", result="deliver", hidden=True, when=any_due
+    "due-reminders", title="Reminders that are due", cron="every 10s", result="deliver", hidden=True, when=any_due
 )
 def due_reminders() -> Steps:
-    """Every minute in which something is due."""
+    """Every ten seconds in which something is due."""
     return [deliver]
 
 

@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- finish: the end of a run: last entries, event, replies, slot, next message, follow-up, archive due. The run of a
+-- finish: the end of a run: last entries, event, replies, slot, next message, follow-ups, archive due. The run of a
 -- subagent has no slot; its end is the end of the node that waits for it.
 -- keys: run:<rid>, :replies, :mail, :ledger; session:<sid>, :queue, :log, :events, :waits, :facts, :todo, :settings; reply:*; runnable;
 --       runnable:<principal>; turns; waiting:<principal>; runs:active; runs:active:<principal>; runs:parked; runs:recent; archive; coordinator:<cid>; coordinators; hints:<cid>
--- ARGV: 1 run, 2 cid, 3 nonce, 4 sequence, 5 body JSON (as append, with reply, force, follow_up), 6 cfg JSON
+-- ARGV: 1 run, 2 cid, 3 nonce, 4 sequence, 5 body JSON (as append, with reply, force, follow_ups), 6 cfg JSON
 -- returns: 'ended', or 'mail' (nothing was done: mail arrived that must be read first)
 local run, cid, nonce, seq = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local rkey = P .. 'run:' .. run
@@ -44,17 +44,23 @@ for _, suffix in ipairs({ '', ':replies', ':ledger' }) do
   redis.call('EXPIRE', rkey .. suffix, cfg.run_ttl_s)
 end
 redis.call('ZADD', P .. 'archive', at, run)
-local f = body.follow_up
-if f and redis.call('LLEN', P .. 'session:' .. f.session .. ':queue') < cfg.session_queue then
-  redis.call('HSETNX', P .. 'session:' .. f.session, 'owner', stored[6])
-  redis.call('HSET', P .. 'run:' .. f.run, 'state', 'queued', 'session', f.session, 'principal', stored[6],
-    'created', at, 'seq', 0)
-  redis.call('ZADD', P .. 'waiting:' .. stored[6], at, f.run)
-  redis.call('RPUSH', P .. 'session:' .. f.session .. ':queue', f.payload)
-  if (redis.call('HGET', P .. 'session:' .. f.session, 'active') or '') == '' then keep_session(cfg, f.session) end
-  redis.call('EXPIRE', P .. 'session:' .. f.session .. ':queue', cfg.session_ttl_s)
-  keep_queued(cfg, f.run)
-  mark_runnable(f.session, at)
+for _, f in ipairs(body.follow_ups or {}) do
+  local fkey = P .. 'session:' .. f.session
+  local mine = (redis.call('HGET', fkey, 'owner') or stored[6]) == stored[6] -- another user may have taken the name
+  if f.must and not mine then -- what the user waits for runs here instead; all else is given up
+    f.session, fkey, mine = sid, P .. 'session:' .. sid, true
+  end
+  if mine and (f.must or redis.call('LLEN', fkey .. ':queue') < cfg.session_queue) then
+    redis.call('HSETNX', fkey, 'owner', stored[6])
+    redis.call('HSET', P .. 'run:' .. f.run, 'state', 'queued', 'session', f.session, 'principal', stored[6],
+      'created', at, 'seq', 0)
+    redis.call('ZADD', P .. 'waiting:' .. stored[6], at, f.run)
+    redis.call('RPUSH', fkey .. ':queue', f.payload)
+    if (redis.call('HGET', fkey, 'active') or '') == '' then keep_session(cfg, f.session) end
+    redis.call('EXPIRE', fkey .. ':queue', cfg.session_ttl_s)
+    keep_queued(cfg, f.run)
+    mark_runnable(f.session, at)
+  end
 end
 mark_runnable(sid, at)
 return 'ended'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import re
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -12,15 +13,17 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from shared.contract import Catalogue, Effect, StepSpec, ToolSpec, WorkflowSpec
-from shared.errors import ModelError, OperatorError, StateUnavailable
-from shared.messages import Message
-from shared.schedules import Timing
+from shared.entries import Offered, Stored, UserMessage
+from shared.errors import ModelError, StateUnavailable
+from shared.messages import ErrorInfo, Message, Reply
+from shared.sql import schedules
 from shared.sql.schedules import CLAIM_MS
+from shared.timing import Timing
 from tests.unit.tools.conftest import NOW, Bench
+from workers import schedule as clock
 from workers.tools import schedules as tools
 from workers.tools.schedules import read_timing
 from workers.tools.when import WhenError
-from workers.workflows import schedules as workflows
 
 MADRID = ZoneInfo("Europe/Madrid")
 NOW_MS = int(NOW * 1000)
@@ -44,7 +47,17 @@ def offering(bench: Bench) -> Bench:
             _workflow("inner", cron="* * * * *", hidden=True),
         ),
     )
+    bench.state.entries = asked()
     return bench
+
+
+def asked(
+    layer: str = "all", tools: tuple[str, ...] = (), run: str = "r1", agent: str = "default", parent: str = ""
+) -> list[Stored]:
+    """A log in which the run that makes the calls was opened, and given tools."""
+    message = UserMessage(run=run, principal="ana", session="s1", received_ms=NOW_MS, agent=agent, parent=parent)
+    values = (message, Offered(layer=layer, tools=tools))
+    return [Stored(id=f"{n}-0", run=run, type=value.T, value=value) for n, value in enumerate(values)]
 
 
 @pytest.fixture
@@ -54,9 +67,28 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Message]]:
     async def submit(redis_url: str, principal: str, message: Message) -> None:
         found.append((principal, message))
 
-    monkeypatch.setattr(workflows, "submit", submit)
+    async def answers(redis_url: str, names: Sequence[str]) -> list[Reply | None]:
+        return [ANSWERS.get(name) for name in names]
+
+    monkeypatch.setattr(clock, "submit", submit)
+
+    async def forget_answers(redis_url: str, names: Sequence[str]) -> None:
+        for name in names:
+            del ANSWERS[name]
+
+    monkeypatch.setattr(clock, "answers", answers)
+    monkeypatch.setattr(clock, "forget_answers", forget_answers)
     monkeypatch.setattr(tools, "submit", submit)
+    ANSWERS.clear()
     return found
+
+
+ANSWERS: dict[str, Reply] = {}
+"""What has come on reply lists."""
+
+
+def _refusal(code: str) -> Reply:
+    return Reply(ok=False, error=ErrorInfo(code=code, message="no agent 'clerk'", hint="known: default"))
 
 
 def _at(bench: Bench, seconds: float) -> Bench:
@@ -66,10 +98,13 @@ def _at(bench: Bench, seconds: float) -> Bench:
     )
 
 
-def _fire(bench: Bench, run: str = "r1") -> Any:
-    tool = bench.registry.get("workflow:due-schedules/fire")
-    assert tool is not None
-    return asyncio.run(tool.call(dataclasses.replace(bench.ctx(), run=run), {"inputs": {}})).value
+async def _nothing(workflow: str) -> bool:
+    return False
+
+
+def _tick(bench: Bench, mark: str = "w1") -> clock.Ticked:
+    """A look at the clock by some worker; the workflows' own schedules have nothing to do."""
+    return asyncio.run(clock.tick(bench.services, bench.settings, _nothing, mark))
 
 
 @pytest.mark.parametrize(
@@ -177,12 +212,10 @@ def test_a_schedule_is_changed_paused_and_deleted_by_its_user_only(offering: Ben
 def test_a_slot_becomes_one_message_of_its_user(offering: Bench, sent: list[tuple[str, Message]]) -> None:
     id = offering.run("schedule_create", when="in 20 minutes", prompt="Look", tools=["web", "note_list"]).value["id"]
     flow = offering.run("schedule_create", principal="eva", node="r1.0.0.1", when="every 20 minutes", workflow="brief")
-    assert offering.registry.workflows["due-schedules"].when is workflows.any_due
-    assert not asyncio.run(workflows.any_due(offering.services))
+    assert _tick(offering).sent == ()
     later = _at(offering, 1230)
-    assert asyncio.run(workflows.any_due(later.services))
-    assert len(_fire(later)) == 2
-    assert _fire(later, "r2") == []
+    assert len(_tick(later).sent) == 2
+    assert _tick(later, "w2").sent == ()
     assert {principal: message.id for principal, message in sent} == {
         "ana": f"schedule-{id}@2026-11-10T14:20:00Z",
         "eva": f"schedule-{flow.value['id']}@2026-11-10T14:20:00Z",
@@ -196,7 +229,13 @@ def test_a_slot_becomes_one_message_of_its_user(offering: Bench, sent: list[tupl
 @pytest.mark.parametrize(("missed", "count"), [("skip", 0), ("run_once", 1), ("run_all", 3)])
 def test_an_hour_without_beat(offering: Bench, sent: list[tuple[str, Message]], missed: str, count: int) -> None:
     offering.run("schedule_create", when="every 20 minutes", prompt="Look", tools=["web"], missed=missed)
-    _fire(_at(offering, 3600 + 600))
+    _tick(_at(offering, 3600 + 600))
+    told = [message for _, message in sent if message.workflow == "notice"]
+    assert len(told) == (missed == "skip")  # what is skipped is told
+    for message in told:
+        assert "missed 3 times, the last of them 2026-11-10 16:00" in str(message.params["text"])
+        assert message.session == "s1"
+        sent.remove(("ana", message))
     assert len(sent) == count
     for _, message in sent:
         assert "late]" in message.text or "late;" in message.text
@@ -211,24 +250,23 @@ def test_an_hour_without_beat(offering: Bench, sent: list[tuple[str, Message]], 
 def test_one_inbox_that_refuses_holds_up_no_other(
     offering: Bench, sent: list[tuple[str, Message]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    took = workflows.submit
+    took = clock.submit
 
     async def submit(url: str, principal: str, message: Message) -> None:
         if principal == "eva":
             raise StateUnavailable("the state Redis refuses us")
         await took(url, principal, message)
 
-    monkeypatch.setattr(workflows, "submit", submit)
+    monkeypatch.setattr(clock, "submit", submit)
     for n, (principal, missed) in enumerate((("eva", "skip"), ("ana", "skip"))):
         args = {"when": "in 10 minutes", "prompt": "x", "tools": ["web"], "missed": missed}
         offering.run("schedule_create", principal=principal, node=f"r1.0.0.{n}", **args)
-    with pytest.raises(OperatorError, match="schedules of eva wait"):
-        _fire(_at(offering, 600))
+    assert list(_tick(_at(offering, 600)).refused) == ["eva"]
     assert [principal for principal, _ in sent] == ["ana"]
-    monkeypatch.setattr(workflows, "submit", took)
-    later = _at(offering, 600 + CLAIM_MS / 1000 + 60)
-    assert asyncio.run(workflows.any_due(later.services))
-    assert _fire(later, "r2") == []  # it says skip, and is late by now
+    monkeypatch.setattr(clock, "submit", took)
+    sent.clear()
+    _tick(_at(offering, 600 + CLAIM_MS / 1000 + 300), "w2")
+    assert [(who, message.workflow) for who, message in sent] == [("eva", "notice")]  # it says skip, and is late by now
     (one,) = offering.run("schedule_list", principal="eva").value["schedules"]
     assert one["missed_count"] == 1
 
@@ -258,3 +296,119 @@ def test_a_timing_keeps_its_zone() -> None:
     timing, note = read_timing("2027-03-28 02:30", datetime.fromtimestamp(NOW, MADRID))
     assert timing == Timing("Europe/Madrid", 1_806_197_400_000)
     assert "the clocks skip 02:30" in note
+
+
+def test_a_slot_that_was_refused_for_the_moment_is_sent_again(offering: Bench, sent: list[tuple[str, Message]]) -> None:
+    offering.run("schedule_create", when="in 20 minutes", prompt="Look", tools=["web"])
+    _tick(_at(offering, 1230))
+    ((_, first),) = sent
+    ANSWERS[str(first.reply_to)] = _refusal("too_fast")
+    _tick(_at(offering, 1235))
+    assert ANSWERS == {}
+    _tick(_at(offering, 1235 + CLAIM_MS / 1000), "w2")
+    assert [message.id for _, message in sent] == [first.id] * 2
+    ANSWERS[str(first.reply_to)] = Reply(ok=False, run="r5", error=ErrorInfo(code="timed_out", message="too long"))
+    for seconds in (1300, 2000, 9000):  # it ran, and its end is told by itself
+        _tick(_at(offering, seconds), "w3")
+    assert len(sent) == 2
+
+
+def test_a_slot_that_was_refused_for_good_is_told(offering: Bench, sent: list[tuple[str, Message]]) -> None:
+    offering.run("schedule_create", when="in 20 minutes", prompt="Look", tools=["web"], name="look")
+    _tick(_at(offering, 1230))
+    ANSWERS[str(sent[0][1].reply_to)] = _refusal("unknown_agent")
+    _tick(_at(offering, 1235))
+    assert ANSWERS == {}
+    _tick(_at(offering, 1240 + CLAIM_MS / 1000))
+    (told,) = [message for _, message in sent if message.workflow == "notice"]
+    assert told.params == {"text": "look did not run: no agent 'clerk' (known: default)"}
+    assert told.session == "s1"
+    assert len(sent) == 2
+
+
+NARROW = ("note_list", "schedule_create", "schedule_change")
+
+
+def test_an_agent_schedules_with_no_more_than_it_has(offering: Bench) -> None:
+    """What it was given bounds what it has scheduled, by whatever name, and it is itself who will do it."""
+    wide = offering.run("schedule_create", when="every day at 9", prompt="Look", tools=["web_get"]).value["id"]
+    offering.state.entries = asked("explicit", NARROW, agent="clerk")
+    for names in (["web_get"], ["web"], ["notes", "web_get"]):
+        with pytest.raises(ModelError, match=r"this agent has no tool 'web_get'.*it has: note_list"):
+            offering.run("schedule_create", node="r1.0.0.1", when="every day at 9", prompt="Look", tools=names)
+    one = offering.run("schedule_create", node="r1.0.0.2", when="every day at 9", prompt="Look", tools=["notes"])
+    assert one.value["tools"] == ["note_list"]  # the group as it is today: it may grow
+    (stored,) = [
+        made
+        for made in asyncio.run(offering.services.db.run(lambda conn: schedules.list_schedules(conn, "ana")))
+        if made.id == one.value["id"]
+    ]
+    assert stored.agent == "clerk"
+    # Nor by giving one that may do more other words, or other tools.
+    for args in ({"prompt": "Now do this"}, {"tools": ["web"]}):
+        with pytest.raises(ModelError, match="this agent has no tool 'web_get'"):
+            offering.run("schedule_change", id=wide, **args)
+    assert offering.run("schedule_change", id=wide, when="every day at 10").value["tools"] == ["web_get"]
+
+
+def test_what_find_tools_opened_counts(offering: Bench) -> None:
+    found = Offered(layer="find_tools", tools=("web_get",))
+    offering.state.entries = [*asked("explicit", NARROW), Stored(id="9-0", run="r1", type=found.T, value=found)]
+    one = offering.run("schedule_create", when="every day at 9", prompt="Look", tools=["web"])
+    assert one.value["tools"] == ["web_get"]
+    # Of another run of the session it does not.
+    offering.state.entries = [*asked("explicit", NARROW), Stored(id="9-0", run="r2", type=found.T, value=found)]
+    with pytest.raises(ModelError, match="no tool 'web_get'"):
+        offering.run("schedule_create", node="r1.0.0.1", when="every day at 9", prompt="Look", tools=["web"])
+
+
+def test_a_subagent_schedules_nothing(offering: Bench) -> None:
+    offering.state.entries = asked(agent="helper", parent="r0.1.0.0")
+    with pytest.raises(ModelError, match="a subagent schedules nothing"):
+        offering.run("schedule_create", when="every day at 9", workflow="brief")
+    offering.state.entries = []
+    with pytest.raises(ModelError, match="cannot be seen who asks"):
+        offering.run("schedule_create", when="every day at 9", workflow="brief")
+
+
+def test_workflows_are_bounded_by_their_tools(offering: Bench) -> None:
+    step = StepSpec(id="get", kind="tool", tool="web_get")
+    free = StepSpec(id="do", kind="agent", prompt="x")
+    flows = (
+        WorkflowSpec(name="free", title="f", steps=(free,), result="do"),
+        WorkflowSpec(name="bound", title="b", steps=(free.model_copy(update={"tools": ("notes",)}),), result="do"),
+        WorkflowSpec(name="fetcher", title="f", steps=(step,), result="get"),
+        WorkflowSpec(name="schedule", title="s", steps=(step,), result="get"),
+    )
+    offering.state.offered = offering.state.offered.model_copy(update={"workflows": flows})
+    offering.state.entries = asked("explicit", NARROW)
+    with pytest.raises(ModelError, match="uses 'web_get', which this agent does not have"):
+        offering.run("schedule_create", when="every day at 9", workflow="fetcher")
+    with pytest.raises(ModelError, match="uses 'any tool', which this agent does not have"):
+        offering.run("schedule_create", when="every day at 9", workflow="free")
+    assert offering.run("schedule_create", node="r1.0.0.7", when="every day at 9", workflow="bound").value["id"]
+    with pytest.raises(ModelError, match="no workflow 'schedule'"):
+        offering.run("schedule_create", when="every day at 9", workflow="schedule")
+    offering.state.entries = asked()
+    assert offering.run("schedule_create", when="every day at 9", workflow="fetcher").value["workflow"] == "fetcher"
+
+
+def test_channels_are_named_checked_and_kept(make_bench: Any, sent: list[tuple[str, Message]]) -> None:
+    users = {"ana": {"default": ["hook"], "channels": {"hook": {"kind": "webhook", "url": "https://example.org/h"}}}}
+    users["ana"]["channels"]["bot"] = {"kind": "telegram", "chat": "1", "token_env": "NO_SUCH_TOKEN"}  # type: ignore[index]
+    bench = make_bench(delivery={"users": users})
+    bench.state.offered = Catalogue(tools=(_tool("web_get", "web"),))
+    bench.state.entries = asked()
+    args = {"when": "in 20 minutes", "prompt": "Look", "tools": ["web"]}
+    with pytest.raises(ModelError, match=r"NO_SUCH_TOKEN.*session, hook, bot"):
+        bench.run("schedule_create", deliver=["bot"], **args)
+    with pytest.raises(ModelError, match="no channel pager"):
+        bench.run("schedule_create", deliver=["pager"], **args)
+    quiet = bench.run("schedule_create", deliver=["session"], **args).value
+    assert quiet["deliver"] == ["session"]
+    usual = bench.run("schedule_create", node="r1.0.0.1", **args).value
+    _tick(_at(bench, 1230))
+    assert {str(message.id).split("@")[0]: message.deliver for _, message in sent} == {
+        f"schedule-{quiet['id']}": (),
+        f"schedule-{usual['id']}": ("hook",),
+    }
