@@ -19,7 +19,10 @@ SNIPPET_CHARS: Final = 120
 
 _HEAD_SHARE = 0.7
 _SMALLEST = 16
-_BLANKS = re.compile(r"[ \t\u00a0\u200b]+")
+_BLANKS = re.compile(r"[ \t\u00a0\u2000-\u200b\u202f\u205f\u3000]+")
+# What newsletters fill previews with and pages break words with: nobody sees it. (A joiner between letters is text.)
+_UNSEEN = re.compile(r"[\u00ad\u034f\u180e\u2060\ufeff]|(?<!\S)[\u200c\u200d]+|[\u200c\u200d]+(?!\S)")
+_JSON_PIECE = re.compile(r'("(?:[^"\\]|\\.)*")|[ \t\r\n]+')
 
 
 def cap(text: str, limit_chars: int = LIMIT_CHARS, handle: str = "") -> tuple[str, bool]:
@@ -114,10 +117,10 @@ def as_data(source: str, text: str, key: bytes) -> str:
 
 
 def clean_text(text: str) -> str:
-    """Page or mail text without runs of blanks, blank lines, and lines repeated one after the other."""
+    """Page or mail text without runs of blanks, blank lines, lines repeated one after the other, and unseen letters."""
     lines: list[str] = []
     for raw in text.splitlines():
-        line = _BLANKS.sub(" ", raw).strip()
+        line = _BLANKS.sub(" ", _UNSEEN.sub("", raw)).strip()
         if line == (lines[-1] if lines else ""):
             continue
         lines.append(line)
@@ -136,3 +139,8 @@ def snippet(text: str, limit: int = SNIPPET_CHARS) -> str:
 def compact(value: JsonValue) -> str:
     """JSON without spaces."""
     return _dumped(value)
+
+
+def minified(text: str) -> str:
+    """A JSON document without blanks between its parts, its numbers and strings as they were written; else the text."""
+    return _JSON_PIECE.sub(r"\1", text) if isinstance(_parsed(text), dict | list) else text

@@ -5,6 +5,7 @@ A secret is named, never held: `…_env` is the environment variable that a work
 
 from __future__ import annotations
 
+from decimal import Decimal
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -48,10 +49,23 @@ class MediaService(Section):
     api_key_env: str = ""
 
 
+class ImageService(MediaService):
+    """Making pictures. `price_per_image` in dollars; without it nobody knows what they cost, which is not zero."""
+
+    price_per_image: Decimal | None = Field(default=None, ge=0)
+
+
+class TranscriptionService(MediaService):
+    """Speech to text. `price_per_minute` of the recording, in dollars."""
+
+    price_per_minute: Decimal | None = Field(default=None, ge=0)
+
+
 class SpeechService(MediaService):
-    """Text to speech: with which voice, if the user names none."""
+    """Text to speech: with which voice, if the user names none. The price is in dollars."""
 
     voice: str = "alloy"
+    price_per_million_characters: Decimal | None = Field(default=None, ge=0)
 
 
 class MediaSettings(Section):
@@ -59,8 +73,8 @@ class MediaSettings(Section):
 
     base_url: Annotated[str, Field(pattern=rf"^$|{_HTTP}")] = ""
     api_key_env: str = ""
-    image: MediaService = MediaService()
-    transcription: MediaService = MediaService()
+    image: ImageService = ImageService()
+    transcription: TranscriptionService = TranscriptionService()
     speech: SpeechService = SpeechService()
     max_bytes: int = Field(default=20_000_000, ge=1)
     """The largest picture or sound, sent or received."""
@@ -123,8 +137,53 @@ class AttachmentSettings(Section):
     shown_chars: int = Field(default=8_000, ge=500, le=40_000)
 
 
+_TOKEN_URLS = {
+    "google": "https://oauth2.googleapis.com/token",
+    "microsoft": "https://login.microsoftonline.com/common/oauth2/v2.0/token",
+}
+_SCOPES = {
+    "microsoft": "https://outlook.office.com/IMAP.AccessAsUser.All https://outlook.office.com/SMTP.Send offline_access"
+}
+
+
+class MailOAuth(Section):
+    """How an account gets access tokens (OAuth 2.0) instead of a password.
+
+    `provider` knows the address and the scope to ask for, unless `token_url` and `scope` say others. `client_id` is the
+    registered application's; `client_secret_env` names the variable with its secret, empty for one without.
+    `refresh_token_env` names the variable with the refresh token that the user's consent gave. `token_file` is where a
+    newer one is kept, for providers that replace it; it then wins over the variable.
+    """
+
+    provider: Literal["google", "microsoft", "other"] = "other"
+    client_id: str = Field(min_length=1)
+    client_secret_env: str = ""
+    refresh_token_env: str = "MAIL_REFRESH_TOKEN"
+    token_url: Annotated[str, Field(pattern=r"^$|^https://[^\s/]|^http://(127\.0\.0\.1|localhost)[:/]")] = ""
+    scope: str = ""
+    token_file: Path | None = None
+
+    @model_validator(mode="after")
+    def _reachable(self) -> Self:
+        if not self.endpoint:
+            raise ValueError("without a provider, token_url is needed: where access tokens are asked for")
+        return self
+
+    @property
+    def endpoint(self) -> str:
+        """Where access tokens are asked for."""
+        return self.token_url or _TOKEN_URLS.get(self.provider, "")
+
+    @property
+    def asked_scope(self) -> str:
+        """The scope to ask for; empty: that of the consent."""
+        return self.scope or _SCOPES.get(self.provider, "")
+
+
 class MailAccount(Section):
     """One user's mailbox. `password_env` names the variable with the password; an empty `user` is the address.
+
+    With `oauth` there is no password: servers are shown access tokens (XOAUTH2).
 
     Ports that are 0 are the usual ones of the security chosen. Without `smtp_host` nothing can be sent; `smtp_auth` off
     is for a relay that wants no login. `ca_file` (PEM) is what the certificates are checked against instead of the
@@ -144,6 +203,16 @@ class MailAccount(Section):
     smtp_auth: bool = True
     ca_file: Path | None = None
     save_sent: bool = True
+    oauth: MailOAuth | None = None
+
+    @property
+    def secret_envs(self) -> tuple[str, ...]:
+        """The variables that must be set for it."""
+        if self.oauth is None:
+            return (self.password_env,) if self.password_env else ()
+        kept = self.oauth.token_file is not None and self.oauth.token_file.is_file()
+        names = (self.oauth.client_secret_env, "" if kept else self.oauth.refresh_token_env)
+        return tuple(name for name in names if name)
 
 
 class MailSettings(Section):
@@ -171,6 +240,11 @@ class CalendarAccount(Section):
     calendar: str = ""
     timezone: str = ""
     ca_file: Path | None = None
+
+    @property
+    def secret_envs(self) -> tuple[str, ...]:
+        """The variables that must be set for it."""
+        return (self.password_env,) if self.password_env else ()
 
 
 class CalendarSettings(Section):

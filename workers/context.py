@@ -7,7 +7,7 @@ here, so that a tool runs the same in a worker and in a test.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from shared.artifacts import ArtifactStore
     from shared.entries import Stored
     from shared.llm.model import Completion, Request
+    from shared.sql.costs import Call
+    from shared.state.gate import Gate
     from shared.state.session import Fact
 
 T = TypeVar("T")
@@ -84,9 +86,14 @@ def _plain_client(**options: Any) -> httpx.AsyncClient:
     return httpx.AsyncClient(**options)
 
 
+async def _unbilled(_calls: Sequence[Call]) -> None:
+    """Costs that nobody keeps."""
+
+
 @dataclass(frozen=True)
 class Services:
-    """The outside world of one worker process.
+    """The outside world of one worker process. `bill` takes what calls of paid services cost; `gate` knows
+    the budgets of the day (None: there are none).
 
     `http` makes a client from httpx.AsyncClient's keyword arguments. `now` is the clock, in Unix seconds.
     `blocking` is the bounded executor for code that blocks (None: the event loop's own).
@@ -96,6 +103,8 @@ class Services:
     artifacts: ArtifactStore
     state: StateView
     model: TierModel
+    bill: Callable[[Sequence[Call]], Awaitable[None]] = _unbilled
+    gate: Gate | None = None
     http: Callable[..., httpx.AsyncClient] = _plain_client
     now: Callable[[], float] = time.time
     blocking: Executor | None = None
@@ -109,7 +118,8 @@ async def _unreported(_text: str) -> None:
 class ToolContext:
     """One call's surroundings.
 
-    `idempotency_key` is the same for every attempt of the same node: tools pass it to services that can use one.
+    `idempotency_key` is the same for every attempt of the same node or workflow step: tools pass it to services that
+    can use one.
     `deadline_ms` (Unix milliseconds) is when the caller stops waiting.
     """
 

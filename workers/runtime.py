@@ -12,10 +12,9 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 import httpx
@@ -29,7 +28,6 @@ from shared.ids import nonce, process_id
 from shared.keyring import load_key
 from shared.settings import Settings
 from shared.signing import key_id
-from shared.sql import costs
 from shared.sql.engine import Database, database_url
 from shared.state.connection import connect, connect_sync
 from shared.state.gate import Gate
@@ -37,15 +35,20 @@ from shared.state.heartbeat import Heartbeat
 from shared.state.nodes import NodeLedger, beat_worker, forget_worker
 from shared.state.pipeline import Pipeliner
 from shared.state.session import SessionState
+from shared.state.ticks import LastTick, note_tick
 from shared.tier_client import TierClient
+from workers.billing import Bill
 from workers.context import Services
 from workers.declare import Registry
 from workers.envelope.execute import Claim, Envelope
+from workers.schedule import tick
 
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 WATCH_S = 1.0
+WANTED_S = 10.0
+"""How long a workflow may take to say whether its slot has anything to do."""
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
@@ -76,12 +79,15 @@ class _Outside:
         client = connect(settings.redis.url)
         pipeline = Pipeliner(client)
         gate = Gate(pipeline, worker, settings.models, settings.budget)
-        model = TierClient(settings, gate, partial(_record_calls, database))
+        bill = Bill(database)
+        model = TierClient(settings, gate, bill)
         services = Services(
             db=database,
             artifacts=SqlArtifacts(database, ttl_s=settings.retention.artifacts_s),
             state=SessionState(pipeline, settings.limits),
             model=model,
+            bill=bill,
+            gate=gate,
             http=httpx.AsyncClient,
             blocking=ThreadPoolExecutor(settings.worker.blocking_threads, thread_name_prefix="tool"),
         )
@@ -117,6 +123,7 @@ class Runtime:
         self._loop = _new_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="tools-loop", daemon=True)
         self._parts: _Parts | None = None
+        self._ticking = threading.Lock()
 
     def start(self) -> None:
         """Loads the tools and begins to beat. Raises CapatazError or TimeoutError when a service is away."""
@@ -131,18 +138,43 @@ class Runtime:
         """Runs a batch to its end; called from a Celery thread. Returns how many nodes were claimed."""
         return self._call(self._running.envelope.run_batch(orders)).result()
 
-    def wanted(self, workflow: str) -> bool:
-        """False if a workflow says that its slot has nothing to do; called from a Celery thread."""
+    def tick(self) -> int:
+        """Serves what is due now, and notes that somebody looked; called from a Celery thread.
+
+        Returns how many messages were sent. What fails is logged, and the next tick tries again.
+        """
+        if not self._ticking.acquire(blocking=False):
+            return 0  # the last one is under way, and sees what this one would
+        try:
+            return self._call(self._tick(self._running.outside)).result()
+        except (ArchiveUnavailable, StateUnavailable) as error:
+            log.warning("what is due waits for the next tick", error=str(error))
+            return 0
+        finally:
+            self._ticking.release()
+
+    async def _tick(self, outside: _Outside) -> int:
+        ticked = await tick(outside.services, self._settings, self._wanted, f"{self.worker}:{nonce()}")
+        await note_tick(outside.pipeline, LastTick(at_ms=int(time.time() * 1000), worker=self.worker))
+        for principal, why in ticked.refused.items():
+            log.error(
+                "what is due for a user waits: this worker cannot write to the inbox", principal=principal, error=why
+            )
+        return len(ticked.sent)
+
+    async def _wanted(self, workflow: str) -> bool:
+        """False if a workflow says that its slot has nothing to do. One that cannot say it runs."""
         known = self._registry.workflows.get(workflow)
         if known is None or known.when is None:
             return True
         try:
-            return self._call(_answer(known.when(self._running.outside.services))).result()
-        except ArchiveUnavailable as error:
-            log.warning(
-                "a scheduled workflow was not started; its next slot tries again", workflow=workflow, error=str(error)
-            )
-            return False
+            async with asyncio.timeout(WANTED_S):
+                return await known.when(self._running.outside.services)
+        except (ArchiveUnavailable, StateUnavailable):
+            raise
+        except Exception as error:  # noqa: BLE001 - a user's function may raise anything; it must not stop the clock
+            log.error("a workflow cannot say whether there is anything to do", workflow=workflow, error=repr(error))
+            return True
 
     def drain(self) -> None:
         """Stops claiming and lets go of running nodes; returns when none is left or the grace is over."""
@@ -222,14 +254,3 @@ async def run_one(settings: Settings, order: NodeOrder) -> NodeResult:
         return await envelope.result(Claim(order, attempt=1))
     finally:
         await outside.close()
-
-
-async def _answer(asked: Awaitable[T]) -> T:
-    return await asked
-
-
-async def _record_calls(database: Database, calls: Sequence[costs.Call]) -> None:
-    try:
-        await database.run(lambda conn: costs.add(conn, calls))
-    except ArchiveUnavailable as error:
-        log.warning("the cost of model calls is not recorded", calls=len(calls), error=str(error))

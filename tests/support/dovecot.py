@@ -38,7 +38,7 @@ listen = 127.0.0.1
 ssl = {ssl}
 {certificate}
 disable_plaintext_auth = no
-auth_mechanisms = plain login
+auth_mechanisms = plain login{mechanisms}
 mail_location = maildir:{folder}/mail/%u:LAYOUT=fs
 mail_max_userip_connections = 50
 
@@ -46,6 +46,7 @@ passdb {{
   driver = passwd-file
   args = scheme=plain username_format=%u {folder}/users
 }}
+{token_passdb}
 userdb {{
   driver = static
   args = uid={uid} gid={gid} home={folder}/home/%u
@@ -81,6 +82,21 @@ service anvil {{
 service stats {{
   chroot =
 }}
+"""
+
+_TOKENS = """
+passdb {{
+  driver = oauth2
+  mechanisms = xoauth2
+  args = {folder}/oauth2
+}}
+"""
+_INTROSPECTION = """
+introspection_url = {url}
+introspection_mode = post
+username_attribute = email
+active_attribute = active
+active_value = true
 """
 
 
@@ -167,8 +183,13 @@ def _unprivileged() -> pwd.struct_passwd:
 
 
 @contextmanager
-def dovecot(users: dict[str, str], *, tls: tuple[Path, Path] | None = None) -> Iterator[Dovecot]:
-    """Runs a server with these users and passwords, and ends it."""
+def dovecot(
+    users: dict[str, str], *, tls: tuple[Path, Path] | None = None, introspection: str = ""
+) -> Iterator[Dovecot]:
+    """Runs a server with these users and passwords, and ends it.
+
+    With `introspection` it also takes access tokens (XOAUTH2), about which it asks at that address (RFC 7662).
+    """
     program = binary()
     folder = Path(tempfile.mkdtemp(prefix="capataz-dc-"))  # its sockets' paths must be short
     for name in ("run", "state", "mail", "home"):
@@ -178,12 +199,14 @@ def dovecot(users: dict[str, str], *, tls: tuple[Path, Path] | None = None) -> I
     uid, gid = account.pw_uid, account.pw_gid
     tls = tls and (Path(shutil.copy(tls[0], folder)), Path(shutil.copy(tls[1], folder)))
     imap_port, imaps_port = free_port(), free_port()
+    (folder / "oauth2").write_text(_INTROSPECTION.format(url=introspection))
     config = folder / "dovecot.conf"
     config.write_text(
         _CONFIG.format(
             folder=folder, user=account.pw_name, group=grp.getgrgid(gid).gr_name, uid=uid, gid=gid,
             imap_port=imap_port, imaps_port=imaps_port if tls else 0,
-            ssl="yes" if tls else "no",
+            ssl="yes" if tls else "no", mechanisms=" xoauth2" if introspection else "",
+            token_passdb=_TOKENS.format(folder=folder) if introspection else "",
             certificate=f"ssl_cert = <{tls[0]}\nssl_key = <{tls[1]}" if tls else "",
         )
     )  # fmt: skip

@@ -14,13 +14,16 @@ from typing import Any
 
 import structlog
 
+from shared.artifacts import content_handle
 from shared.compress import as_data, cap
 from shared.contract import VERSION, Effect, NodeError, NodeOrder, NodeResult, NodeState
 from shared.errors import CapatazError, StateUnavailable
+from shared.ids import effect_key
 from shared.models import PAYER, Payer
 from shared.settings import Settings
 from shared.signing import canonical_json, verified
 from shared.state.nodes import NodeLedger
+from workers.billing import TAB, Tab
 from workers.context import Services, ToolContext
 from workers.declare import Registry, Tool, ToolOutput
 from workers.envelope import gate, results
@@ -28,6 +31,9 @@ from workers.envelope.alone import Died, run_alone
 
 log = structlog.get_logger(__name__)
 
+
+LARGE_CHARS = 50_000
+"""A larger text is compressed in the executor."""
 
 ALONE_FROM = 3
 """The attempt that is made in a child process: the two before it took their workers down."""
@@ -140,7 +146,13 @@ class Envelope:
         if seconds <= 0:  # it has waited for too long, and has done nothing
             return results.timeout(order.tool, 0.0, Effect.READ)
         PAYER.set(Payer(order.principal, order.session, order.run, tool.spec.group))  # this task is the call's alone
+        TAB.set(tab := Tab())
         ctx = self._context(order, now_ms + int(seconds * 1000))
+        return tab.put_on(await self._outcome(claim, tool, ctx, seconds))
+
+    async def _outcome(self, claim: Claim, tool: Tool, ctx: ToolContext, seconds: float) -> NodeResult:
+        """Runs the tool, and makes a result of whatever comes of it."""
+        order = claim.order
         try:
             if claim.attempt >= ALONE_FROM:
                 log.warning("workers have died of this call; it is run in a process of its own", node=order.node)
@@ -177,7 +189,7 @@ class Envelope:
             session=order.session,
             run=order.run,
             node=order.node,
-            idempotency_key=order.node,
+            idempotency_key=effect_key(order.node),
             deadline_ms=deadline_ms,
             settings=self._settings,
             services=self._services,
@@ -187,22 +199,35 @@ class Envelope:
     async def _shape(self, tool: Tool, order: NodeOrder, output: ToolOutput) -> NodeResult:
         """Compresses and caps what the model reads; keeps aside what is too large to travel."""
         full = output.seen
-        text = tool.compress(full) if tool.compress is not None else full
+        text = await self._compressed(tool, full)
         capped, cut = cap(text)
         small = results.fits(output.value)
         artifact: str | None = None
-        if cut or not small:
+        whole = full.encode("utf-8", "replace")
+        named = text != full and content_handle(whole) in text  # the compressor says where the rest is
+        if cut or named or not small:
             # A value that is too large to travel is kept as JSON, for references and code; else the model's text is.
-            data, kind = (full, "text/plain") if small else (canonical_json(output.value), "application/json")
+            put = self._services.artifacts.put
             try:
-                artifact = await self._services.artifacts.put(order.principal, data.encode(), kind)
+                if small or named:
+                    artifact = await put(order.principal, whole, "text/plain")
+                if not small:
+                    artifact = await put(order.principal, canonical_json(output.value).encode(), "application/json")
             except CapatazError as error:
                 note = NodeError(code=error.code, message=error.message, hint=error.hint)
                 capped += f"\n[the full output could not be kept: {error.message}]"
                 return NodeResult(state=NodeState.DONE, text=capped, error=note)
             if cut:
-                capped, _ = cap(text, handle=artifact)
+                capped, _ = cap(text, handle=artifact or "")
         return NodeResult(state=NodeState.DONE, text=capped, value=output.value if small else None, artifact=artifact)
+
+    async def _compressed(self, tool: Tool, full: str) -> str:
+        """What the tool's compressor leaves of a text. Other calls do not wait for a large one."""
+        if tool.compress is None:
+            return full
+        if len(full) <= LARGE_CHARS:
+            return tool.compress(full)
+        return await asyncio.get_running_loop().run_in_executor(self._services.blocking, tool.compress, full)
 
     async def watch(self) -> None:
         """Cancels what its owner has ended meanwhile (a cancelled run, a passed deadline)."""

@@ -18,6 +18,11 @@ class Account(Protocol):
         """The variable that holds the password, empty if there is none."""
         ...
 
+    @property
+    def secret_envs(self) -> tuple[str, ...]:
+        """The variables that must be set for it."""
+        ...
+
 
 AnyAccount = TypeVar("AnyAccount", bound=Account)
 
@@ -28,14 +33,15 @@ def lacking(section: str, accounts: Mapping[str, Account], packages: tuple[str, 
         return f"a package is not installed: pip install 'capataz[{section}]'"
     if not accounts:
         return f"no account is configured; set {section}.accounts.owner"
-    unset = [f"{one.password_env} ({section}.accounts.{who})" for who, one in accounts.items() if _unset(one)]
+    unset = [f"{name} ({section}.accounts.{who})" for who, one in accounts.items() if (name := _unset(one))]
     if len(unset) == len(accounts):
-        return f"the password is missing: set the environment variable {unset[0]} for the worker"
+        return f"a password or token is missing: set the environment variable {unset[0]} for the worker"
     return None
 
 
-def _unset(account: Account) -> bool:
-    return bool(account.password_env) and not os.environ.get(account.password_env)
+def _unset(account: Account) -> str:
+    """The first variable of the account that is not set; empty if all are."""
+    return next((name for name in account.secret_envs if not os.environ.get(name)), "")
 
 
 def account_of(section: str, accounts: Mapping[str, AnyAccount], principal: str) -> tuple[AnyAccount, str]:
@@ -47,10 +53,10 @@ def account_of(section: str, accounts: Mapping[str, AnyAccount], principal: str)
             hint=f"tell the user: the operator adds one as [{section}.accounts.{principal}]",
             code="not_configured",
         )
-    if _unset(account):
+    if unset := _unset(account):
         raise ModelError(
-            f"the password of this user's {section} account is not set; nothing was done",
-            hint=f"tell the user: the operator sets the environment variable {account.password_env} for the worker",
+            f"the password or token of this user's {section} account is not set; nothing was done",
+            hint=f"tell the user: the operator sets the environment variable {unset} for the worker",
             code="not_configured",
         )
     return account, os.environ.get(account.password_env, "")

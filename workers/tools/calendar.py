@@ -19,6 +19,7 @@ from shared.settings import Settings
 from workers.context import ToolContext
 from workers.declare import ToolOutput, tool
 from workers.tools import calendar_events as events
+from workers.tools import examples_en, examples_es, words_en, words_es
 from workers.tools.accounts import account_of, lacking
 from workers.tools.calendar_events import Changes, Draft, EventError, Moment, Occurrence
 from workers.tools.calendar_store import Entry, Store, opened
@@ -29,41 +30,9 @@ from workers.tools.when import EXAMPLES, fold
 GROUP = GroupSpec(
     name="calendar",
     title="Calendar",
-    keywords={
-        "es": (
-            "calendario", "agenda", "agéndame", "agendar", "mis citas", "cita con", "una cita", "reunión con",
-            "una reunión", "mis reuniones", "próxima reunión", "qué tengo hoy", "qué tengo mañana", "evento", "eventos",
-            "qué tengo el", "tengo libre",
-        ),
-        "en": (
-            "calendar", "my schedule", "appointment with", "an appointment", "my appointments", "meeting with",
-            "a meeting", "my meetings", "next meeting", "what do I have today", "what do I have tomorrow", "event",
-            "events", "am I free",
-        ),
-    },
-    examples={
-        "es": (
-            "¿qué tengo hoy en la agenda?",
-            "pon una reunión con Luis el jueves a las 10",
-            "añade al calendario yoga todos los lunes a las 19",
-            "cambia la cita con el dentista a las 5 de la tarde",
-            "¿tengo libre el viernes por la mañana?",
-            "borra el evento de la cena",
-            "¿cuándo es mi próxima reunión?",
-            "apunta en el calendario el cumpleaños de Eva, el 3 de mayo, cada año",
-        ),
-        "en": (
-            "what is on my calendar today?",
-            "put a meeting with Luis on thursday at 10",
-            "add yoga to the calendar every monday at 7 pm",
-            "move the dentist appointment to 5 pm",
-            "am I free on friday morning?",
-            "delete the dinner event",
-            "when is my next meeting?",
-            "put Eva's birthday on the calendar, may 3rd, every year",
-        ),
-    },
-)  # fmt: skip
+    keywords={"es": words_es.CALENDAR, "en": words_en.CALENDAR},
+    examples={"es": examples_es.CALENDAR, "en": examples_en.CALENDAR},
+)
 
 T = TypeVar("T")
 
@@ -93,8 +62,11 @@ _Repeat = Annotated[
 _Calendar = Annotated[str, Field(description="Name of the calendar; leave out for the usual one", max_length=200)]
 
 
+_PACKAGES = ("caldav", "icalendar", "dateutil", "recurring_ical_events")
+
+
 def _no_calendar(settings: Settings) -> str | None:
-    return lacking("calendar", settings.calendar.accounts, ("caldav", "icalendar"))
+    return lacking("calendar", settings.calendar.accounts, _PACKAGES)
 
 
 async def _with_store(ctx: ToolContext, work: Callable[[Store], T]) -> T:

@@ -32,12 +32,28 @@ Rule = Callable[[re.Match[str], date], Iterable[date]]
 def find_day(text: str, today: date) -> Iterable[date] | None:
     """The dates that a plain text may mean, the next one first; None if it names no day.
 
-    Raises WhenError for a day that no month has.
+    Raises WhenError for a day that no month has, and for a date that is another day of the week than it says.
     """
     for pattern, rule in _RULES:
         if match := pattern.fullmatch(text):
             return rule(match, today)
+    if match := _DATED.fullmatch(text):
+        return _dated(match, today)
     return None
+
+
+def _dated(match: re.Match[str], today: date) -> list[date] | None:
+    """`monday 16 november`, `lunes 16`: the date decides, and must be such a day; a number that is none is an hour."""
+    bare = match["date"].isdigit()
+    days = find_day(f"el {match['date']}" if bare else match["date"], today) or ()
+    found = next((day for day in days if day >= today or not bare), None)
+    if found is None:
+        return None
+    if found.weekday() != WEEKDAYS[match["weekday"]]:
+        if bare:
+            return None
+        raise WhenError(f"{found} is a {found:%A}, not a {match['weekday']}: give the day of the week or the date")
+    return [found]
 
 
 def past_day(text: str, today: date) -> date | None:
@@ -90,6 +106,11 @@ def _weekday(match: re.Match[str], today: date) -> Iterator[date]:
         yield today + timedelta(days=ahead)
     yield today + timedelta(days=ahead or 7)
     yield today + timedelta(days=ahead + 7)
+
+
+def _week_later(match: re.Match[str], today: date) -> Iterator[date]:
+    weekday = WEEKDAYS[match["on"] or match["week"] or match["after"]]
+    yield today + timedelta(days=((weekday - today.weekday()) % 7 or 7) + 7)
 
 
 def _weekend(match: re.Match[str], today: date) -> Iterator[date]:
@@ -155,6 +176,22 @@ def _month_end(match: re.Match[str], today: date) -> Iterator[date]:
         yield first.replace(day=calendar.monthrange(first.year, first.month)[1])
 
 
+_PARTS_OF_MONTH = {
+    **dict.fromkeys(("principios", "principio", "comienzos", "primeros", "beginning", "start", "early"), 1),
+    **dict.fromkeys(("mediados", "middle", "mid"), 15),
+}
+
+
+def _part_of_month(match: re.Match[str], today: date) -> Iterator[date]:
+    """Its first day, or the fifteenth."""
+    day = _PARTS_OF_MONTH[match["part"]]
+    if match["month"]:
+        yield from _of_year(MONTHS[match["month"]], day, today)
+        return
+    for ahead in range(1 if match["next"] else 0, 3):
+        yield add_months(today.replace(day=1), ahead).replace(day=day)
+
+
 def _plus(days: int) -> Rule:
     return lambda _, today: [today + timedelta(days=days)]
 
@@ -181,6 +218,11 @@ _RULES: tuple[tuple[re.Pattern[str], Rule], ...] = tuple(
             r"(?:this |next |the |on the |at the |el |este |el proximo |en el |para el )?"
             r"(?:weekend|fin de semana|finde)(?: que viene)?",
             _weekend,
+        ),
+        (
+            rf"(?:a week on |una semana despues del? )(?P<on>{WEEKDAY})|(?P<week>{WEEKDAY})(?: week| en ocho)"
+            rf"|(?P<after>{WEEKDAY}) after next",
+            _week_later,
         ),
         (r"next week|la semana que viene|la proxima semana|en la semana que viene", _plus(7)),
         (_NEXT_MONTH, _plus_months(1)),
@@ -209,6 +251,19 @@ _RULES: tuple[tuple[re.Pattern[str], Rule], ...] = tuple(
             rf"(?:on |at |el |el dia de |en )?(?P<feast>{any_of(_FEASTS)})",
             lambda match, today: _of_year(*_FEASTS[match["feast"]], today),
         ),
-        (rf"(?:in|en) (?P<month>{MONTH})", lambda match, today: _of_year(MONTHS[match["month"]], 1, today)),
+        (
+            rf"(?:in|en|next|el proximo) (?P<month>{MONTH})",
+            lambda match, today: _of_year(MONTHS[match["month"]], 1, today),
+        ),
+        (
+            rf"(?:a |at |in |en )?(?:the )?(?P<part>{any_of(_PARTS_OF_MONTH)})(?: of| de| del)?(?: the| el)? "
+            rf"(?:(?P<month>{MONTH})|(?P<next>{_NEXT_MONTH})|{_THIS_MONTH})",
+            _part_of_month,
+        ),
     )
+)
+_DATED = re.compile(
+    rf"(?:on |el |del |this |este )?(?P<weekday>{WEEKDAY}) (?:the |el |dia )?"
+    rf"(?P<date>\d{{1,2}}(?:st|nd|rd|th)?|(?:\d{{1,2}}(?:st|nd|rd|th)?|{_NAMED_DAY})[ /](?:of |de )?(?:\d|{MONTH}).*"
+    rf"|(?:{MONTH}) .+|\d{{4}}-.+)"
 )

@@ -5,6 +5,8 @@ An exercise is known by its English name; one that is not in the table keeps the
 
 from __future__ import annotations
 
+import re
+
 from workers.tools.timewords import fold
 
 # name | muscle groups | other names
@@ -62,7 +64,7 @@ cycling | cardio | bike, cycle, bici, bicicleta, spinning, ciclismo
 swimming | cardio | swim, nadar, natacion
 rowing machine | cardio | rower, rowing, erg, remoergometro, maquina de remo, remo ergometro
 elliptical | cardio | eliptica, cross trainer
-jump rope | cardio | skipping, skipping rope, comba, saltar a la comba, saltar la cuerda
+jump rope | cardio | skipping, skipping rope, comba, saltar a la comba, saltos a la comba, saltar la cuerda
 stair climber | cardio | stairs, stairmaster, escaleras, escaladora
 """
 
@@ -81,11 +83,14 @@ def _read() -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
 
 _NAMES, MUSCLES = _read()
 KNOWN = tuple(MUSCLES)
+COUNTED = {"pull up", "chin up", "push up", "dip", "burpee", "crunch", "leg raise", "jump rope"}
+"""Exercises of which a number alone is how often."""
 
 
 def exercise_named(said: str) -> str:
     """The exercise that was meant: its English name if the table has it, else what was said, folded."""
     name = fold(said.replace("-", " ").replace("_", " ")).strip(" :.,")
+    name = re.sub(r" ?\b(?:lastrad[oa]s?|weighted)\b ?", "", name) or name  # its weight says so
     return _NAMES.get(name) or _NAMES.get(name.removeprefix("el ").removeprefix("la ")) or name
 
 

@@ -15,49 +15,15 @@ from shared.errors import ModelError
 from shared.settings import Settings
 from workers.context import ToolContext
 from workers.declare import ToolOutput, tool
-from workers.tools import paths
+from workers.tools import examples_en, examples_es, paths, words_en, words_es
+from workers.tools.loglines import shorten_log
 
 GROUP = GroupSpec(
     name="files",
     title="Files",
-    keywords={
-        "es": (
-            "archivo", "archivos", "fichero", "ficheros", "carpeta", "carpetas", "directorio", "documento",
-            "documentos", "lee el archivo", "abre el archivo", "espacio de trabajo", "md", "txt", "csv", "pdf",
-            "parche",
-        ),
-        "en": (
-            "file", "files", "folder", "folders", "directory", "document", "documents", "workspace", "read the file",
-            "open the file", "grep", "glob", "md", "txt", "csv", "pdf", "patch",
-        ),
-    },
-    examples={
-        "es": (
-            "lee el archivo informe.md y dime qué pone",
-            "¿qué ficheros hay en la carpeta de facturas?",
-            "busca la palabra presupuesto en todos los documentos",
-            "enséñame las primeras líneas de datos.csv",
-            "¿en qué archivo se menciona el contrato?",
-            "lista el contenido del directorio de trabajo",
-            "encuentra todos los txt del proyecto",
-            "crea un archivo con este texto",
-            "cambia la versión en el fichero de configuración",
-            "aplica este parche a los archivos",
-        ),
-        "en": (
-            "read report.md and tell me what it says",
-            "which files are in the invoices folder?",
-            "look for the word budget in all the documents",
-            "show me the first lines of data.csv",
-            "which file mentions the contract?",
-            "list what is in the working directory",
-            "find every txt file of the project",
-            "create a file with this text",
-            "change the version in the configuration file",
-            "apply this patch to the files",
-        ),
-    },
-)  # fmt: skip
+    keywords={"es": words_es.FILES, "en": words_en.FILES},
+    examples={"es": examples_es.FILES, "en": examples_en.FILES},
+)
 
 _BINARY_PROBE = 8_192
 _LINE_CHARS = 300
@@ -92,6 +58,7 @@ def decode(data: bytes) -> str | None:
     effect=Effect.READ,
     untrusted=True,
     requires=_no_workspace,
+    compress=shorten_log,
     keywords={"es": ("leer", "lee", "abre"), "en": ("read", "open")},
     examples={"es": ("lee notas.txt",), "en": ("read notes.txt",)},
 )
@@ -108,10 +75,13 @@ def file_read(
         raise ModelError(f"{path} is not text", hint="for an image use image_describe", code="binary")
     lines = text.splitlines(keepends=True)
     part = "".join(lines[offset - 1 : offset - 1 + limit])
+    if offset > max(1, len(lines)):
+        raise ModelError(f"{path} ends with line {len(lines)}", hint="use a smaller offset", code="bad_arguments")
     last = min(len(lines), offset - 1 + limit)
     value: dict[str, JsonValue] = {"path": path, "text": part, "first": offset, "last": last, "lines": len(lines)}
     if offset > 1 or last < len(lines):
-        return ToolOutput(value, f"{part.rstrip()}\n[lines {offset} to {last} of {len(lines)}; go on with offset]")
+        more = f"; go on with offset={last + 1}" if last < len(lines) else ""
+        return ToolOutput(value, f"{part.rstrip()}\n[lines {offset} to {last} of {len(lines)}{more}]")
     return ToolOutput(value, part or "[the file is empty]")
 
 
@@ -150,7 +120,9 @@ def file_list(
 )
 def file_glob(
     ctx: ToolContext,
-    pattern: Annotated[str, Field(description='Such as "*.md" (any folder) or "reports/**/2026*.txt"')],
+    pattern: Annotated[
+        str, Field(description='Such as "*.md" (any folder) or "reports/**/2026*.txt"', min_length=1, max_length=500)
+    ],
 ) -> ToolOutput:
     """Finds files of the workspace by name pattern."""
     base, relative = paths.contained(ctx.settings.workspace.dir, ".")
@@ -226,13 +198,17 @@ def file_grep(
     try:
         compiled = regex.compile(pattern, regex.IGNORECASE if ignore_case else 0)
     except regex.error as error:
-        raise ModelError(f"the pattern is not a regular expression: {error}", code="bad_arguments") from error
+        raise ModelError(
+            f"the pattern is not a regular expression: {error}",
+            hint="correct it; a backslash before ( [ { . * + ? takes them as they are",
+            code="bad_arguments",
+        ) from error
     settings = ctx.settings.workspace
     base, relative = paths.contained(settings.dir, path)
     seconds = min(_GREP_SECONDS, ctx.remaining_s)
     grep = _Grep(compiled, base, limit, settings.max_file_bytes, seconds)
     try:
-        if (base / relative).is_file():
+        if os.path.isfile(base / relative):  # no error for a name that is too long
             grep.file(relative)
         else:
             for one in paths.walk(base, relative, _MAX_WALKED):

@@ -16,6 +16,7 @@ from shared.sql import gym
 from shared.sql.gym import GymEntry
 from workers.context import ToolContext
 from workers.declare import ToolOutput, tool
+from workers.tools import examples_en, examples_es, words_en, words_es
 from workers.tools.days import past_day
 from workers.tools.exercises import exercise_named
 from workers.tools.timewords import WhenError, plain
@@ -35,49 +36,16 @@ from workers.tools.workout import Entry, NotationError, Set, format_entry, parse
 GROUP = GroupSpec(
     name="gym",
     title="Training log",
-    keywords={
-        "es": (
-            "gimnasio", "gym", "entreno", "entrenamiento", "entrené", "entrenado", "he entrenado", "press banca",
-            "press de banca", "sentadilla", "sentadillas", "peso muerto", "dominadas", "series de", "repeticiones",
-            "rutina de entrenamiento", "rutina de fuerza", "rutina de pierna", "rutina de gimnasio", "mi marca en",
-            "récord en", "cuánto levanto", "press militar", "flexiones", "kilómetros corriendo", "he corrido",
-        ),
-        "en": (
-            "gym", "workout", "workouts", "training log", "bench press", "squat", "squats", "deadlift", "deadlifts",
-            "pull ups", "push ups", "sets of", "reps", "leg day", "push day", "pull day", "one rep max", "1rm",
-            "personal record", "training routine", "gym routine", "overhead press", "i lifted", "did i lift", "i ran",
-        ),
-    },
-    examples={
-        "es": (
-            "apunta el entreno: press banca 3x8 80kg, sentadilla 5x5 100",
-            "hoy en el gimnasio he hecho dominadas 3x10",
-            "¿cuál es mi mejor marca en peso muerto?",
-            "¿cuántos entrenamientos llevo este mes?",
-            "enséñame mi rutina de pierna",
-            "¿cuánto levanté en press banca la última vez?",
-            "ayer corrí 5 km en 25:30, apúntalo en mis entrenos",
-            "corrige la última serie de sentadillas, eran 90 kilos",
-        ),
-        "en": (
-            "log my workout: bench press 3x8 80kg, squat 5x5 100",
-            "at the gym today I did pull ups 3x10",
-            "what is my best deadlift?",
-            "how many workouts did I do this month?",
-            "show me my leg day routine",
-            "how much did I bench press last time?",
-            "I ran 5 km in 25:30 yesterday, put it into my training log",
-            "correct the last set of squats, it was 90 kilos",
-        ),
-    },
-)  # fmt: skip
+    keywords={"es": words_es.GYM, "en": words_en.GYM},
+    examples={"es": examples_es.GYM, "en": examples_en.GYM},
+)
 
 NOTATION = (
     '"press banca 3x8 80kg", "squat 5x5@100, 3x10 60", "bench 80x8,6 rpe 8", "pull ups 3x10 +5kg", "run 5km 25:30"'
 )
 _MAX_LINES = 30
 
-_Id = Annotated[str, Field(description="The entry's id, as gym_history gave it")]
+_Id = Annotated[str, Field(description="The entry's id, as gym_history gave it", pattern="^[A-Za-z0-9-]{1,64}$")]
 _Exercise = Annotated[str | None, Field(description="Name in Spanish or English; leave out for all")]
 _Date = Annotated[str, Field(description="Day, such as 2026-03-01, yesterday, el lunes; empty: today")]
 _Unit = Annotated[Literal["kg", "lb"], Field(description="Unit of weights that name none")]
@@ -165,6 +133,7 @@ async def gym_log(
 @tool(
     group="gym",
     effect=Effect.READ,
+    untrusted=True,
     keywords={"es": ("historial", "última vez", "qué entrené"), "en": ("history", "last time", "what did i train")},
     examples={"es": ("¿qué entrené la semana pasada?",), "en": ("what did I train last week?",)},
 )
@@ -187,6 +156,7 @@ async def gym_history(
 @tool(
     group="gym",
     effect=Effect.READ,
+    untrusted=True,
     keywords={"es": ("ejercicios", "marca", "récord", "máximo"), "en": ("exercises", "record", "best", "1rm")},
     examples={"es": ("¿cuál es mi récord en sentadilla?",), "en": ("what is my squat record?",)},
 )
@@ -256,6 +226,7 @@ def _week_line(one: Week) -> str:
 @tool(
     group="gym",
     effect=Effect.IDEMPOTENT,
+    untrusted=True,
     keywords={"es": ("corrige entreno",), "en": ("correct workout",)},
     examples={"es": ("corrige el press banca de hoy, eran 85 kg",), "en": ("correct today's bench, it was 85 kg",)},
 )
@@ -329,6 +300,7 @@ async def gym_routine_save(
 @tool(
     group="gym",
     effect=Effect.READ,
+    untrusted=True,
     keywords={"es": ("rutina", "rutinas"), "en": ("routine", "routines")},
     examples={"es": ("¿qué rutinas de gimnasio tengo?",), "en": ("which gym routines do I have?",)},
 )

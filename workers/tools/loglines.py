@@ -26,19 +26,21 @@ _LONGEST_BLOCK = 4
 _NOTE_ROOM = 120
 _GAP_ROOM = 30
 
-TROUBLE: Final = re.compile(
-    r"error|warn|fail|fatal|critical|panic|exception|traceback|abort|denied|refused|reject|timed? ?out|unable|"
-    r"can ?not|can't|could ?n[o']t|not found|unreachable|invalid|missing|killed|crash|segfault|core dumped|assert|"
-    r"deadlock|caused by|unhandled|deprecat|emerg|alert|severe|corrupt|out of memory|\boom\b|conflict|"
-    r"fall[oaó]|aviso|advertencia|excepci[oó]n|denegad|rechazad|no se (?:pudo|puede|encontr)|imposible|"
-    # numbers that are no mere numbers: refusals over HTTP, and programs that ended badly
-    r"\" [45]\d\d\b|\b(?:GET|POST|PUT|PATCH|DELETE|HEAD) \S+ [45]\d\d\b|"
-    r"\bHTTP/[\d.]+\"? [45]\d\d\b|\bstatus(?: ?code)?\"?[ =:]+[45]\d\d\b|"
-    r"\b(?:exit(?:ed)?|return(?:ed)?)\b[a-z ]{0,20}?(?:code|status|with)[ =:]+-?[1-9]",
-    re.I,
+_TROUBLE: Final = (
+    "error", "warn", "fail", "fatal", "critical", "panic", "exception", "traceback", "abort", "denied", "refused",
+    "reject", "timeout", "time out", "timed out", "unable", "cannot", "can not", "can't", "could not", "couldn't",
+    "not found", "unreachable", "invalid", "missing", "killed", "crash", "segfault", "core dumped", "out of memory",
+    "assert", "deadlock", "caused by", "unhandled", "deprecat", "emerg", "alert", "severe", "corrupt", "conflict",
+    "fallo", "falla", "falló", "fallid", "aviso", "advertencia", "excepción", "excepcion", "denegad", "rechazad",
+    "no se pudo", "no se puede", "no se encontr", "imposible",
+)  # fmt: skip
+"""Words of lines that stay, in English and Spanish."""
+_TROUBLED_NUMBER = re.compile(
+    # refusals over HTTP, programs that ended badly, and the letter of a level
+    r"\" [45]\d\d\b|\b(?:GET|POST|PUT|PATCH|DELETE|HEAD) \S+ [45]\d\d\b|HTTP/[\d.]+\"? [45]\d\d\b"
+    r"|\b(?i:status)(?:[ _-]?code)?\"?[ =:]+[45]\d\d\b"
+    r"|\b(?i:exit(?:ed)?|return(?:ed)?)\b[a-z ]{0,20}?(?:code|status|with)[ =:]+-?[1-9]|^[EWF]\d{4} \d\d:\d\d:\d\d"
 )
-"""What a line says that must stay, in English and Spanish."""
-_LEVEL_LETTER = re.compile(r"[EWF]\d{4} \d\d:\d\d:\d\d")
 _STACK = re.compile(r"\s+\S|Caused by|\.\.\. \d+ more")
 
 _MONTH = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
@@ -60,10 +62,10 @@ _LOGGED = re.compile(
 )
 _NUMBERS = re.compile(
     r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
-    r"|\b(?:0x)?(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{6,}\b|\d+(?:[.,:]\d+)*",
+    r"|\b(?:0x)?(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{6,}\b|\d+(?:[.,:]\d+)*"
+    rf"|\b(?:{_MONTH})\b",
     re.I,
 )
-_MONTHS = re.compile(rf"\b(?:{_MONTH})\b")
 _SHORTENED = re.compile(r"\[\d+ of \d+ lines left out; the whole: read_artifact\(handle=a:[0-9a-f]{32}\)\]")
 
 
@@ -84,7 +86,7 @@ def shorten_log(text: str, limit: int = LIMIT_CHARS) -> str:
     lines = text.split("\n")
     if not looks_like_log(lines) or _SHORTENED.fullmatch(lines[-1]):
         return text
-    trouble = [_is_trouble(line) for line in lines]
+    trouble = [is_trouble(line) for line in lines]
     kept = _kept(lines, trouble)
     parts = list(_collapsed(lines, kept))
     if any(trouble):
@@ -113,8 +115,10 @@ class _Part:
     verbatim: bool = True
 
 
-def _is_trouble(line: str) -> bool:
-    return TROUBLE.search(line) is not None or _LEVEL_LETTER.match(line) is not None
+def is_trouble(line: str) -> bool:
+    """True for a line that speaks of an error or a warning."""
+    lower = line.lower()
+    return any(word in lower for word in _TROUBLE) or _TROUBLED_NUMBER.search(line) is not None
 
 
 def _kept(lines: Sequence[str], trouble: Sequence[bool]) -> list[bool]:
@@ -136,7 +140,7 @@ def _kept(lines: Sequence[str], trouble: Sequence[bool]) -> list[bool]:
 
 def _template(line: str) -> str:
     """The line without what may differ; empty for a blank one, which is like no other."""
-    return _NUMBERS.sub("#", _MONTHS.sub("#", line)).strip()
+    return _NUMBERS.sub("#", line).strip()
 
 
 def _collapsed(lines: Sequence[str], kept: Sequence[bool]) -> Iterator[_Part]:

@@ -15,6 +15,7 @@ from shared.contract import Effect, GroupSpec
 from shared.errors import ModelError
 from workers.context import ToolContext
 from workers.declare import ToolOutput, tool
+from workers.tools import examples_en, examples_es, words_en, words_es
 from workers.tools.mail_account import in_box, no_mail, read_one, zone_of
 from workers.tools.mail_body import fresh
 from workers.tools.mail_box import Fetched, Mailbox, Query
@@ -23,38 +24,9 @@ from workers.tools.mail_text import Address, Mail, parse
 GROUP = GroupSpec(
     name="mail",
     title="Mail",
-    keywords={
-        "es": (
-            "correo", "correos", "correo electrónico", "email", "emails", "e-mail", "mail", "mails", "buzón",
-            "bandeja de entrada", "bandeja de salida", "mensajes sin leer", "mi gmail", "spam",
-        ),
-        "en": (
-            "mail", "mails", "email", "emails", "e-mail", "inbox", "mailbox", "unread messages", "my gmail", "spam",
-        ),
-    },
-    examples={
-        "es": (
-            "¿tengo correos nuevos?",
-            "léeme el último correo de Marta",
-            "busca el correo de la factura de la luz",
-            "contesta a ese correo que sí, que me viene bien",
-            "manda un email a pedro@example.org con el informe adjunto",
-            "archiva los correos del boletín",
-            "marca como leídos los mensajes del banco",
-            "¿me ha escrito alguien del seguro esta semana?",
-        ),
-        "en": (
-            "do I have new mail?",
-            "read me the last email from Martha",
-            "find the email with the electricity bill",
-            "answer that email and say yes, it suits me",
-            "send an email to peter@example.org with the report attached",
-            "archive the newsletter emails",
-            "mark the messages from the bank as read",
-            "has anybody from the insurance written to me this week?",
-        ),
-    },
-)  # fmt: skip
+    keywords={"es": words_es.MAIL, "en": words_en.MAIL},
+    examples={"es": examples_es.MAIL, "en": examples_en.MAIL},
+)
 
 _PLACES = {
     "archive": ("\\archive", ("Archive", "Archives", "Archivo", "Archivados", "All Mail")),
@@ -70,7 +42,9 @@ _WHOLE = "[with quoted history]"
 _SUBJECT = re.compile(r"^Subject: (.*)$", re.M)
 
 Folder = Annotated[str, Field(description="Folder, as mail_folders shows it", min_length=1, max_length=250)]
-Uid = Annotated[int, Field(description="The mail's uid in that folder, as mail_list or mail_search gave it", ge=1)]
+Uid = Annotated[
+    int, Field(description="The mail's uid in that folder, as mail_list or mail_search gave it", ge=1, le=2**32 - 1)
+]
 _Limit = Annotated[int, Field(description="How many at most, newest first", ge=1, le=100)]
 
 

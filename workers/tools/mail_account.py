@@ -9,9 +9,11 @@ from zoneinfo import ZoneInfo
 
 from shared.errors import ModelError
 from shared.settings import Settings
+from shared.tool_settings import MailAccount
 from workers.context import ToolContext
 from workers.tools.accounts import account_of, lacking
 from workers.tools.mail_box import Fetched, Mailbox, opened
+from workers.tools.mail_oauth import Login, access_token, forget_token, has_token
 from workers.tools.mail_text import Mail, parse
 from workers.tools.utility import find_zone
 
@@ -38,14 +40,34 @@ async def blocking(ctx: ToolContext, work: Callable[[], T]) -> T:
 
 async def in_box(ctx: ToolContext, work: Callable[[Mailbox], T]) -> T:
     """Runs `work` in the caller's mailbox, in the executor."""
-    account, password = account_of("mail", ctx.settings.mail.accounts, ctx.principal)
     seconds = seconds_left(ctx)
 
-    def run() -> T:
-        with opened(account, password, seconds) as box:
+    def run(account: MailAccount, login: Login) -> T:
+        with opened(account, login, seconds) as box:
             return work(box)
 
-    return await blocking(ctx, run)
+    return await logged_in(ctx, run)
+
+
+async def logged_in(ctx: ToolContext, work: Callable[[MailAccount, Login], T]) -> T:
+    """Runs `work`, which logs in before it does anything, for the caller's account, in the executor.
+
+    A kept access token that a server refuses is asked for anew, once.
+    """
+    account, password = account_of("mail", ctx.settings.mail.accounts, ctx.principal)
+    user, oauth = account.user or account.address, account.oauth
+    if oauth is None:
+        return await blocking(ctx, lambda: work(account, Login(user, password)))
+    kept = has_token(account, ctx.services.now())
+    token = await access_token(ctx, account, oauth)
+    try:
+        return await blocking(ctx, lambda: work(account, Login(user, token, bearer=True)))
+    except ModelError as error:
+        if error.code != "auth_refused" or not kept:
+            raise
+    forget_token(account)
+    fresh = await access_token(ctx, account, oauth)
+    return await blocking(ctx, lambda: work(account, Login(user, fresh, bearer=True)))
 
 
 def seconds_left(ctx: ToolContext) -> float:

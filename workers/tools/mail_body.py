@@ -25,6 +25,9 @@ _BLOCKS = frozenset(
     )
 )
 _LINK_CHARS = 300
+_TRACKING = re.compile(
+    r"(?:utm_\w+|mc_[ce]id|fbclid|gclid|dclid|msclkid|mkt_tok|_hs(?:enc|mi)|igshid|vero_(?:id|conv)|oly_\w+_id)=", re.I
+)
 
 
 def html_text(html: str) -> str:
@@ -74,7 +77,15 @@ def _link(node: Any) -> str:
     said = " ".join("".join(node.itertext()).split())
     if not href.startswith(("http://", "https://")) or href.rstrip("/") == said.rstrip("/") or not said:
         return ""
-    return f" ({href[:_LINK_CHARS]})"
+    return f" ({untracked(href)[:_LINK_CHARS]})"
+
+
+def untracked(url: str) -> str:
+    """An address without what only tells its sender who came from where."""
+    head, mark, fragment = url.partition("#")
+    path, asked, query = head.partition("?")
+    kept = [one for one in query.split("&") if one and not _TRACKING.match(one)]
+    return path + (asked + "&".join(kept) if kept else "") + mark + fragment
 
 
 # What a mail says that the mails before it have not said.

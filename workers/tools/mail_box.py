@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from shared.compress import snippet
 from shared.errors import ModelError
 from shared.tool_settings import MailAccount
+from workers.tools.mail_oauth import Login
 
 if TYPE_CHECKING:
     from imap_tools import BaseMailBox
@@ -116,7 +117,7 @@ def _connected(account: MailAccount, seconds: float) -> BaseMailBox:
 
 
 @contextlib.contextmanager
-def opened(account: MailAccount, password: str, seconds: float) -> Iterator[Mailbox]:
+def opened(account: MailAccount, login: Login, seconds: float) -> Iterator[Mailbox]:
     """A connection that is logged in. `seconds` bounds each step on the wire, not the whole."""
     from imap_tools import ImapToolsError
 
@@ -128,7 +129,7 @@ def opened(account: MailAccount, password: str, seconds: float) -> Iterator[Mail
             raise imaplib.IMAP4.error(str(error)) from error
     try:
         with mapped(server, "logging in"):
-            _login(box, account.user or account.address, password, server)
+            _login(box, login, server)
         with mapped(server, "working in the mailbox"):
             try:
                 yield Mailbox(box)
@@ -141,25 +142,37 @@ def opened(account: MailAccount, password: str, seconds: float) -> Iterator[Mail
         box.client.logout()
 
 
-def _login(box: BaseMailBox, user: str, password: str, server: str) -> None:
+def _login(box: BaseMailBox, login: Login, server: str) -> None:
     from imap_tools import MailboxLoginError
 
+    challenges: list[bytes] = []
+
+    def respond(challenge: bytes) -> bytes:
+        """The token once; what a server says instead of letting us in is acknowledged, so that it ends the attempt."""
+        challenges.append(challenge)
+        return login.xoauth2.encode() if len(challenges) == 1 else b""
+
     try:
-        if f"{user}{password}".isascii():
-            box.login(user, password, initial_folder=None)
+        if login.bearer:
+            # The library's own function answers every challenge with the token again.
+            box.client.authenticate("XOAUTH2", respond)
+        elif f"{login.user}{login.secret}".isascii():
+            box.login(login.user, login.secret, initial_folder=None)
         else:
-            box.login_utf8(user, password, initial_folder=None)
+            box.login_utf8(login.user, login.secret, initial_folder=None)
     except imaplib.IMAP4.abort:
         raise
     except (MailboxLoginError, imaplib.IMAP4.error) as error:
-        raise auth_refused(server, user) from error
+        raise auth_refused(server, login) from error
 
 
-def auth_refused(server: str, user: str) -> ModelError:
+def auth_refused(server: str, login: Login) -> ModelError:
     """A login that the server refused."""
+    what = "the access token" if login.bearer else "the login"
+    check = "user, scope and IMAP or SMTP access" if login.bearer else "user and password"
     return ModelError(
-        f"the mail server {server} refused the login of {user}; nothing was done",
-        hint="tell the user: the operator checks user and password of the mail account",
+        f"the mail server {server} refused {what} of {login.user}; nothing was done",
+        hint=f"tell the user: the operator checks {check} of the mail account",
         code="auth_refused",
     )
 

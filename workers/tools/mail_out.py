@@ -16,7 +16,7 @@ from workers.declare import ToolOutput, tool
 from workers.tools import mail_send as sending
 from workers.tools.accounts import account_of
 from workers.tools.mail import Folder, Uid
-from workers.tools.mail_account import blocking, in_box, no_sending, read_one, seconds_left, zone_of
+from workers.tools.mail_account import in_box, logged_in, no_sending, read_one, seconds_left, zone_of
 from workers.tools.mail_box import Mailbox
 from workers.tools.mail_text import Address
 
@@ -51,7 +51,7 @@ async def _files(ctx: ToolContext, given: Sequence[FileToAttach]) -> tuple[sendi
 
 async def _sent(ctx: ToolContext, draft: sending.Draft, after: Callable[[Mailbox], None] | None = None) -> ToolOutput:
     """Sends, then keeps a copy and does what is left to do in the mailbox; failures of that are told, not raised."""
-    account, password = account_of("mail", ctx.settings.mail.accounts, ctx.principal)
+    account, _ = account_of("mail", ctx.settings.mail.accounts, ctx.principal)
     if not account.smtp_host:
         raise ModelError(
             "this user's mail account has no server to send with; nothing was sent",
@@ -67,7 +67,7 @@ async def _sent(ctx: ToolContext, draft: sending.Draft, after: Callable[[Mailbox
             hint="leave attachments out, or share a link to them",
             code="too_large",
         )
-    data = await blocking(ctx, lambda: sending.send(account, password, mail, draft.recipients, seconds))
+    data = await logged_in(ctx, lambda who, login: sending.send(who, login, mail, draft.recipients, seconds))
 
     def keep(box: Mailbox) -> str:
         folder = box.special("\\sent", _SENT) if account.save_sent else None

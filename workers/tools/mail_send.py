@@ -21,6 +21,7 @@ from shared.compress import snippet
 from shared.errors import ModelError
 from shared.tool_settings import MailAccount
 from workers.tools.mail_box import auth_refused, mapped, tls_context
+from workers.tools.mail_oauth import Login
 from workers.tools.mail_text import Address, Mail
 
 _WIRE = policy.SMTP.clone(cte_type="7bit")  # not every server takes eight bits
@@ -200,7 +201,7 @@ def _server(account: MailAccount) -> tuple[str, int]:
 
 
 @contextlib.contextmanager
-def _connected(account: MailAccount, password: str, seconds: float) -> Iterator[smtplib.SMTP]:
+def _connected(account: MailAccount, login: Login, seconds: float) -> Iterator[smtplib.SMTP]:
     """A connection that may send. Everything that fails up to here has sent nothing."""
     host, port = _server(account)
     name = f"{host}:{port}"
@@ -215,23 +216,25 @@ def _connected(account: MailAccount, password: str, seconds: float) -> Iterator[
                 server.starttls(context=tls_context(account))
             server.ehlo_or_helo_if_needed()
             if account.smtp_auth:
-                user = account.user or account.address
                 try:
-                    _login(server, user, password)
+                    _login(server, login)
                 except smtplib.SMTPAuthenticationError as error:
-                    raise auth_refused(name, user) from error
+                    raise auth_refused(name, login) from error
         yield server
     finally:
         server.close()
 
 
-def _login(server: smtplib.SMTP, user: str, password: str) -> None:
-    if f"{user}{password}".isascii():
-        server.login(user, password)
+def _login(server: smtplib.SMTP, login: Login) -> None:
+    if not login.bearer and f"{login.user}{login.secret}".isascii():
+        server.login(login.user, login.secret)
         return
-    # The library's own login knows no other letters.
-    token = base64.b64encode(f"\0{user}\0{password}".encode()).decode("ascii")
-    code, answer = server.docmd("AUTH", f"PLAIN {token}")
+    # The library's own login knows neither other letters nor tokens.
+    response = login.xoauth2 if login.bearer else f"\0{login.user}\0{login.secret}"
+    token = base64.b64encode(response.encode()).decode("ascii")
+    code, answer = server.docmd("AUTH", f"{'XOAUTH2' if login.bearer else 'PLAIN'} {token}")
+    if code == 334:  # what is wrong with the token; the refusal itself comes when that is acknowledged
+        code, answer = server.docmd("")
     if code != 235:
         raise smtplib.SMTPAuthenticationError(code, answer)
 
@@ -263,7 +266,7 @@ def _said(code: int, text: bytes | str) -> str:
     return f"{code} {snippet(words, 200)}"
 
 
-def send(account: MailAccount, password: str, mail: EmailMessage, recipients: Sequence[str], seconds: float) -> bytes:
+def send(account: MailAccount, login: Login, mail: EmailMessage, recipients: Sequence[str], seconds: float) -> bytes:
     """Hands the mail to the server, for all recipients or for none, and returns its bytes. Blocks.
 
     Raises ModelError, which says that nothing was sent, or that it is not known.
@@ -271,7 +274,7 @@ def send(account: MailAccount, password: str, mail: EmailMessage, recipients: Se
     envelope = [_envelope(one) for one in (account.address, *recipients)]
     host, port = _server(account)
     name = f"{host}:{port}"
-    with _connected(account, password, seconds) as server:
+    with _connected(account, login, seconds) as server:
         foreign = not all(one.isascii() for one in envelope)
         if foreign and not server.has_extn("smtputf8"):
             raise ModelError(

@@ -7,6 +7,7 @@ import base64
 import binascii
 import functools
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
@@ -21,47 +22,18 @@ from shared.settings import Settings
 from shared.tool_settings import MediaService, MediaSettings
 from workers.context import ToolContext
 from workers.declare import Requires, ToolOutput, tool
+from workers.tools import examples_en, examples_es, words_en, words_es
 from workers.tools.http import get
+from workers.tools.media_bill import paid, price, seconds_of
 from workers.tools.paths import read_bytes
 from workers.tools.service import Service, call, key_of, malformed
 
 GROUP = GroupSpec(
     name="media",
     title="Making pictures, speech to text, text to speech",
-    keywords={
-        "es": (
-            "genera una imagen", "genera un dibujo", "genérame", "crea una imagen", "dibuja", "dibújame", "ilustra",
-            "ilustración", "píntame", "haz un dibujo", "logo", "transcribe", "transcribir", "transcripción",
-            "nota de voz", "audio", "mp3", "wav", "léelo en voz alta", "en voz alta", "con voz", "pásalo a audio",
-        ),
-        "en": (
-            "generate an image", "generate a picture", "create an image", "draw me", "draw an", "illustrate",
-            "illustration", "paint me", "logo", "make a picture", "transcribe", "transcript", "transcription",
-            "voice memo", "voice message", "audio", "mp3", "wav", "aloud", "out loud",
-            "into speech",
-        ),
-    },
-    examples={
-        "es": (
-            "dibuja un gato astronauta en acuarela",
-            "genera una imagen para la portada del boletín",
-            "crea un logo sencillo para la panadería",
-            "transcribe la nota de voz de esta mañana",
-            "¿qué dice el audio que te mando?",
-            "lee este resumen en voz alta",
-            "pasa el texto a audio con voz tranquila",
-        ),
-        "en": (
-            "draw an astronaut cat in watercolour",
-            "generate a picture for the newsletter's cover",
-            "make a simple logo for the bakery",
-            "transcribe this morning's voice memo",
-            "what is said in the audio I am sending?",
-            "read this summary aloud",
-            "turn the text into speech with a calm voice",
-        ),
-    },
-)  # fmt: skip
+    keywords={"es": words_es.MEDIA, "en": words_en.MEDIA},
+    examples={"es": examples_es.MEDIA, "en": examples_en.MEDIA},
+)
 
 _AUDIO = {
     "flac": "audio/flac", "m4a": "audio/mp4", "mp3": "audio/mpeg", "mp4": "audio/mp4", "mpeg": "audio/mpeg",
@@ -128,9 +100,12 @@ async def image_generate(
     """Makes a new picture from a description and keeps it as an artifact."""
     media = ctx.settings.media
     service = _service(media, media.image, "the image service")
+    each = price(ctx.settings, "image")
     body: dict[str, Any] = {"model": media.image.model, "prompt": prompt, "n": 1, **({"size": size} if size else {})}
-    most = media.max_bytes * 4 // 3 + _JSON_OVERHEAD
-    answer = await call(ctx, service, "POST", "/images/generations", seconds=media.timeout_s, max_bytes=most, json=body)
+    most, path = media.max_bytes * 4 // 3 + _JSON_OVERHEAD, "/images/generations"
+    async with paid(ctx, "image", each) as made:
+        answer = await call(ctx, service, "POST", path, seconds=media.timeout_s, max_bytes=most, json=body)
+        made.settle(each)
     data = await _picture(ctx, service, answer.json(service))
     if (picture := look_at(data)) is None:
         raise malformed(service, "it holds no PNG, JPEG, GIF or WebP picture")
@@ -191,6 +166,11 @@ async def _sound(ctx: ToolContext, handle: str, path: str) -> tuple[bytes, str]:
     return data, ending
 
 
+def _for(minute: Decimal | None, seconds: float) -> Decimal | None:
+    """What so much of a recording costs."""
+    return None if minute is None else minute * Decimal(str(seconds)) / 60
+
+
 @tool(
     group="media",
     effect=Effect.READ,
@@ -212,19 +192,23 @@ async def speech_to_text(
     """Writes down what is said in a recording."""
     media = ctx.settings.media
     service = _service(media, media.transcription, "the transcription service")
+    minute = price(ctx.settings, "transcription")
     data, ending = await _sound(ctx, handle, path)
     form = {"model": media.transcription.model, "response_format": "json", "language": language, "prompt": hint}
-    answer = await call(
-        ctx,
-        service,
-        "POST",
-        "/audio/transcriptions",
-        seconds=media.timeout_s,
-        max_bytes=media.max_bytes,
-        data={name: value for name, value in form.items() if value},
-        files={"file": (f"recording.{ending}", data, _AUDIO[ending])},
-    )
-    found = answer.json(service)
+    async with paid(ctx, "transcription", _for(minute, seconds_of(data, ending, None)[0])) as made:
+        answer = await call(
+            ctx,
+            service,
+            "POST",
+            "/audio/transcriptions",
+            seconds=media.timeout_s,
+            max_bytes=media.max_bytes,
+            data={name: value for name, value in form.items() if value},
+            files={"file": (f"recording.{ending}", data, _AUDIO[ending])},
+        )
+        found = answer.json(service)
+        seconds, guessed = seconds_of(data, ending, found)
+        made.settle(_for(minute, seconds), estimated=guessed)
     if not isinstance(found, dict) or not isinstance(found.get("text"), str):
         raise malformed(service, "there is no text in it")
     text = found["text"].strip()
@@ -248,15 +232,19 @@ async def text_to_speech(
     """Reads a text aloud and keeps the sound file as an artifact."""
     media = ctx.settings.media
     service = _service(media, media.speech, "the speech service")
+    million = price(ctx.settings, "speech")
+    dollars = None if million is None else million * len(text) / 1_000_000
     body = {
         "model": media.speech.model,
         "input": text,
         "voice": voice or media.speech.voice,
         "response_format": format,
     }
-    answer = await call(
-        ctx, service, "POST", "/audio/speech", seconds=media.timeout_s, max_bytes=media.max_bytes, json=body
-    )
+    async with paid(ctx, "speech", dollars) as made:
+        answer = await call(
+            ctx, service, "POST", "/audio/speech", seconds=media.timeout_s, max_bytes=media.max_bytes, json=body
+        )
+        made.settle(dollars)
     if not answer.body or answer.media_type.startswith(("application/json", "text/")):
         raise malformed(service, f"it is {answer.media_type or 'empty'}, not sound")
     kind = answer.media_type if answer.media_type.startswith("audio/") else _SPEECH[format]

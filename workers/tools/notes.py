@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, StringConstraints
 from sqlalchemy import Connection
 
 from shared.compress import snippet
@@ -17,49 +17,26 @@ from shared.sql import notes
 from shared.sql.notes import fold
 from workers.context import ToolContext
 from workers.declare import ToolOutput, tool
+from workers.tools import examples_en, examples_es, words_en, words_es
 
 GROUP = GroupSpec(
     name="notes",
     title="Notes",
-    keywords={
-        "es": (
-            "nota", "notas", "apunta", "apuntar", "apunte", "apuntes", "anota", "anotar", "anotación", "anótame",
-            "apúntame", "libreta", "cuaderno", "toma nota", "lista de la compra", "guarda esto", "mis notas",
-        ),
-        "en": (
-            "note", "notes", "jot", "write down", "note down", "take a note", "notebook", "memo", "shopping list",
-            "save this", "my notes", "jot down",
-        ),
-    },
-    examples={
-        "es": (
-            "apunta que la llave del trastero está en el cajón de arriba",
-            "guarda una nota con la receta del gazpacho",
-            "¿qué tenía anotado sobre el seguro del coche?",
-            "enséñame mis notas",
-            "borra la nota de la mudanza",
-            "añade leche y pan a la lista de la compra",
-            "cambia la nota del dentista y pon el teléfono nuevo",
-            "busca en mis apuntes la contraseña del portal",
-        ),
-        "en": (
-            "write down that the spare key is in the top drawer",
-            "save a note with the pancake recipe",
-            "what did I write about the car insurance?",
-            "show me my notes",
-            "delete the note about the move",
-            "add milk and bread to the shopping list",
-            "change the dentist note and put in the new phone number",
-            "look through my notes for the door code",
-        ),
-    },
-)  # fmt: skip
+    keywords={"es": words_es.NOTES, "en": words_en.NOTES},
+    examples={"es": examples_es.NOTES, "en": examples_en.NOTES},
+)
 
 _CANDIDATES = 200
 _SOME_WORDS = 8
 
-_Id = Annotated[str, Field(description="The note's id, as note_list or note_search gave it")]
-_Title = Annotated[str, Field(description="Short name; a note with the same title is replaced", min_length=1)]
+_Id = Annotated[
+    str, Field(description="The note's id, as note_list or note_search gave it", pattern="^[A-Za-z0-9]{1,64}$")
+]
+_Title = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1),
+    Field(description="Short name; a note with the same title is replaced"),
+]
 _Tags = Annotated[list[str], Field(description="Words to group notes by", max_length=20)]
 _Limit = Annotated[int, Field(description="How many at most", ge=1, le=100)]
 
@@ -102,13 +79,14 @@ async def note_save(
 @tool(
     group="notes",
     effect=Effect.READ,
+    untrusted=True,
     keywords={"es": ("listar", "ver notas", "mis notas"), "en": ("list", "show notes", "my notes")},
     examples={"es": ("¿qué notas tengo?",), "en": ("which notes do I have?",)},
 )
 async def note_list(
     ctx: ToolContext,
     limit: _Limit = 20,
-    offset: Annotated[int, Field(description="How many of the newest to pass over", ge=0)] = 0,
+    offset: Annotated[int, Field(description="How many of the newest to pass over", ge=0, le=1_000_000)] = 0,
 ) -> ToolOutput:
     """Lists the user's notes, the last changed first, with the beginning of each."""
     found = await ctx.services.db.run(lambda conn: notes.list_notes(conn, ctx.principal, limit, offset))
@@ -118,12 +96,13 @@ async def note_list(
 @tool(
     group="notes",
     effect=Effect.READ,
+    untrusted=True,
     keywords={"es": ("buscar", "busca en mis notas"), "en": ("search", "find in my notes")},
     examples={"es": ("busca la nota del seguro",), "en": ("find the note about insurance",)},
 )
 async def note_search(
     ctx: ToolContext,
-    query: Annotated[str, Field(description="Words to look for; case and accents do not matter")],
+    query: Annotated[str, Field(description="Words to look for; case and accents do not matter", min_length=1)],
     limit: _Limit = 10,
 ) -> ToolOutput:
     """Finds the user's notes by words in title, text or tags, the best match first, and returns them whole."""
@@ -165,6 +144,7 @@ def _fit(word: str, text: str) -> float:
 @tool(
     group="notes",
     effect=Effect.IDEMPOTENT,
+    untrusted=True,
     keywords={"es": ("cambiar", "editar"), "en": ("change", "edit")},
     examples={"es": ("corrige la nota del dentista",), "en": ("correct the dentist note",)},
 )

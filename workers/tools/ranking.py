@@ -40,7 +40,9 @@ def _score(wanted: frozenset[str], spec: ToolSpec, group: GroupSpec | None) -> f
         (_EXAMPLE, tokens(" ".join(_all(spec.examples)))),
     ]
     if group is not None:
-        fields.append((_GROUP, tokens(" ".join([group.title, *_all(group.keywords)]))))
+        # Phrases and hints of routing are full of small words; what is one plain word names the group.
+        plain = [word for word in _all(group.keywords) if word.isalpha()]
+        fields.append((_GROUP, tokens(" ".join([group.title, *plain]))))
     return sum(max((weight for weight, found in fields if word in found), default=0.0) for word in wanted)
 
 

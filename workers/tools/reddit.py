@@ -14,34 +14,15 @@ from shared.errors import ModelError
 from shared.settings import Settings
 from workers.context import ToolContext
 from workers.declare import ToolOutput, tool
+from workers.tools import examples_en, examples_es, words_en, words_es
 from workers.tools.service import Service, call, malformed
 
 GROUP = GroupSpec(
     name="reddit",
     title="Reddit",
-    keywords={
-        "es": ("reddit", "subreddit", "subreddits", "hilo de reddit", "r/", "foro de reddit", "redditors"),
-        "en": ("reddit", "subreddit", "subreddits", "reddit thread", "r/", "reddit post", "redditors"),
-    },
-    examples={
-        "es": (
-            "¿qué se comenta hoy en reddit?",
-            "enséñame lo más votado del subreddit python",
-            "busca en reddit opiniones sobre este portátil",
-            "¿qué es tendencia en reddit?",
-            "los mejores hilos de la semana en r/spain",
-            "qué dicen los redditors del nuevo móvil",
-        ),
-        "en": (
-            "what is on reddit today?",
-            "show me the top posts of the python subreddit",
-            "search reddit for opinions about this laptop",
-            "what is trending on reddit?",
-            "the best threads of the week in r/cooking",
-            "what do redditors say about the new phone",
-        ),
-    },
-)  # fmt: skip
+    keywords={"es": words_es.REDDIT, "en": words_en.REDDIT},
+    examples={"es": examples_es.REDDIT, "en": examples_en.REDDIT},
+)
 
 Period = Literal["hour", "day", "week", "month", "year", "all"]
 _NAME = re.compile(r"[A-Za-z0-9_]{2,21}")

@@ -123,21 +123,31 @@ def _times(text: str) -> tuple[time, ...] | None:
     return tuple(times)
 
 
-_SEP = r"(?: and | y | e | & | )(?:the |los |el |on |dia )*"
+_SEP = r"(?: and | y | e | & | ?/ ?| )(?:the |los |el |on |dia )*"
 _WEEKDAYS = rf"(?:{WEEKDAY})(?:s|es)?"
 _PLURALS = any_of(f"{day}s" for day in WEEKDAYS if day.endswith(("day", "sabado", "domingo")))
-_DAY = r"(?:\d{1,2}(?:st|nd|rd|th)?|uno|primero)"
+_DAY = r"(?:\d{1,2}(?:st|nd|rd|th)?|uno|primero|first)"
 _EACH = r"(?:every|each|cada|todos los|todas las)"
 _MONTHLY = rf"(?:of |de |del )?(?:{_EACH} )?(?:month|mes(?:es)?)"
-_UNIT_OF: dict[str, Freq] = {
-    "minute": "minutely", "minuto": "minutely", "min": "minutely", "hour": "hourly", "hora": "hourly",
-    "day": "daily", "dia": "daily", "week": "weekly", "semana": "weekly", "month": "monthly", "mes": "monthly",
-    "mese": "monthly", "year": "yearly", "ano": "yearly",
+_UNIT_OF: dict[str, tuple[Freq, int]] = {
+    **dict.fromkeys(("minute", "minuto", "min"), ("minutely", 1)),
+    **dict.fromkeys(("hour", "hora"), ("hourly", 1)),
+    **dict.fromkeys(("day", "dia"), ("daily", 1)),
+    **dict.fromkeys(("week", "semana"), ("weekly", 1)),
+    **dict.fromkeys(("fortnight", "quincena"), ("weekly", 2)),
+    **dict.fromkeys(("month", "mes", "mese"), ("monthly", 1)),
+    **dict.fromkeys(("quarter", "trimestre"), ("monthly", 3)),
+    **dict.fromkeys(("semester", "half year", "semestre"), ("monthly", 6)),
+    **dict.fromkeys(("year", "ano"), ("yearly", 1)),
+}
+_ADVERBS: dict[str, str] = {
+    "hourly": "hour", "daily": "day", "a diario": "day", "diariamente": "day", "weekly": "week", "semanalmente": "week",
+    "fortnightly": "fortnight", "quincenalmente": "fortnight", "monthly": "month", "mensualmente": "month",
+    "quarterly": "quarter", "trimestralmente": "quarter", "yearly": "year", "annually": "year", "anualmente": "year",
 }  # fmt: skip
-_ADVERBS: dict[str, Freq] = {
-    "hourly": "hourly", "daily": "daily", "a diario": "daily", "diariamente": "daily", "weekly": "weekly",
-    "semanalmente": "weekly", "monthly": "monthly", "mensualmente": "monthly", "yearly": "yearly", "annually": "yearly",
-    "anualmente": "yearly",
+_MINUTES = {
+    "half hour": 30, "half an hour": 30, "half a hour": 30, "media hora": 30, "quarter of an hour": 15,
+    "quarter hour": 15, "cuarto de hora": 15, "hour and a half": 90, "hora y media": 90,
 }  # fmt: skip
 
 Made = tuple[Repeat, str]
@@ -185,7 +195,25 @@ def _date_of_year(match: re.Match[str], today: date) -> Made:
 
 
 def _adverb(match: re.Match[str], today: date) -> Made:
-    return _plain(_ADVERBS[match["adverb"]], 1, match["on"] or "", today), ""
+    freq, size = _UNIT_OF[_ADVERBS[match["adverb"]]]
+    return _plain(freq, size, match["on"] or "", today), ""
+
+
+def _all_but(match: re.Match[str], today: date) -> Made:
+    left = tuple(day for day in range(7) if day not in _listed(match["days"]))
+    if not left:
+        raise WhenError("no day of the week is left")
+    return Repeat("weekly", weekdays=left), ""
+
+
+def _alternate(match: re.Match[str], today: date) -> Made:
+    """`every other friday`, `cada dos viernes`."""
+    word = match["number"]
+    count = 2 if word in ("other", "second", None) else number(word)
+    if count % 1 or not 1 <= count <= _MAX_INTERVAL:
+        raise WhenError(f"an interval is a whole number from 1 to {_MAX_INTERVAL}")
+    weekday = WEEKDAYS[re.sub(r"(?<=day|ado|ngo)s$", "", match["weekday"] or match["si_y_no"])]
+    return Repeat("weekly", int(count), weekdays=(weekday,)), ""
 
 
 def _interval(match: re.Match[str], today: date) -> Made:
@@ -193,7 +221,8 @@ def _interval(match: re.Match[str], today: date) -> Made:
     count = 2 if word in ("other", "second") else number(word)
     if count % 1 or not 1 <= count <= _MAX_INTERVAL:
         raise WhenError(f"an interval is a whole number from 1 to {_MAX_INTERVAL}")
-    return _plain(_UNIT_OF[match["unit"]], int(count), match["on"] or "", today), ""
+    freq, size = _UNIT_OF[match["unit"]]
+    return _plain(freq, int(count) * size, match["on"] or "", today), ""
 
 
 def _plain(freq: Freq, interval: int, on: str, today: date) -> Repeat:
@@ -237,9 +266,28 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], date], Made]], ...
         (rf"(?:{_EACH} |de |from )?(?P<first>{WEEKDAY}) (?:a|to|through) (?P<last>{WEEKDAY})", _span_of_week),
         (rf"(?:{_EACH}|los) (?P<days>{_WEEKDAYS}(?:{_SEP}{_WEEKDAYS})*)", _some_weekdays),
         (rf"(?:on )?(?P<days>(?:{_PLURALS})(?:{_SEP}(?:{_PLURALS}))*)", _some_weekdays),
+        (rf"(?:on )?(?P<days>{_WEEKDAYS}(?:{_SEP}{_WEEKDAYS})+)", _some_weekdays),
+        (
+            rf"(?:{_EACH} (?:day|dia)|todos los dias|daily) (?:except|but|menos|salvo|excepto)(?: on| for)? "
+            rf"(?:los |el )?(?P<days>{_WEEKDAYS}(?:{_SEP}{_WEEKDAYS})*)",
+            _all_but,
+        ),
+        (
+            rf"{_EACH} (?P<number>other|second|{NUMBER}) (?P<weekday>{WEEKDAY}|{_PLURALS})"
+            rf"|(?:un|el) (?P<si_y_no>{WEEKDAY}) si y (?:otro|el otro) no",
+            _alternate,
+        ),
+        (
+            rf"{_EACH} (?P<span>{any_of(_MINUTES)})",
+            lambda match, today: (Repeat("minutely", _MINUTES[match["span"]]), ""),
+        ),
+        (rf"{_EACH} (?P<nth>{ORDINAL}) (?P<weekday>{WEEKDAY}) (?:of the month|of month|de mes)", _nth_of_month),
+        (r"nightly", lambda match, today: (Repeat("daily"), "night")),
         (rf"(?:on )?(?:the |el |{_EACH} )?(?P<nth>{ORDINAL}) (?P<weekday>{WEEKDAY}) {_MONTHLY}", _nth_of_month),
         (
-            rf"(?:on )?(?:the |el )?(?:last day|ultimo dia) {_MONTHLY}|{_EACH} (?:fin de mes|month end)",
+            rf"(?:on )?(?:the |el )?(?:last day|ultimo dia) {_MONTHLY}"
+            rf"|(?:a |at )?(?:the )?(?:fin|final|finales|end) (?:of|de) {_EACH} (?:month|mes)"
+            rf"|{_EACH} (?:fin de mes|month end)",
             lambda match, today: (Repeat("monthly", month_days=(-1,)), ""),
         ),
         (rf"(?:on |the |el |los |{_EACH} |dias? )*(?P<days>{_DAY}(?:{_SEP}{_DAY})*) {_MONTHLY}", _days_of_month),
@@ -257,7 +305,7 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], date], Made]], ...
         ),
         (rf"(?P<adverb>{any_of(_ADVERBS)}){_ON}", _adverb),
         (
-            rf"(?:every|each|cada|todos los|todas las)(?: (?P<number>other|second|{NUMBER}))? "
+            rf"(?:{_EACH}(?: (?P<number>other|second|{NUMBER}))?|(?:once|una vez) (?:an?|per|every|al|a la|cada|por)) "
             rf"(?P<unit>{any_of(_UNIT_OF)})s?{_ON}",
             _interval,
         ),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -14,6 +15,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, cr
 
 from shared.errors import ModelError
 
+_MOST = 2**63 - 1
+_HALVES = re.compile("[\ud800-\udfff]")
 _CONTAINERS: dict[str, type] = {"array": list, "object": dict}
 
 
@@ -111,6 +114,24 @@ def _loosened(args: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, A
     return out
 
 
+def whole(value: Any) -> Any:
+    """The value with U+FFFD for half characters, which JSON can spell and little else can take."""
+    if isinstance(value, str):
+        return _HALVES.sub("\ufffd", value)
+    if isinstance(value, list):
+        return [whole(item) for item in value]
+    if isinstance(value, dict):
+        return {whole(name): whole(item) for name, item in value.items()}
+    return value
+
+
+def _too_large(value: Any) -> bool:
+    """True if a whole number of more than 64 bits is in it, which no database takes."""
+    if isinstance(value, list | dict):
+        return any(map(_too_large, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, int) and not -_MOST <= value <= _MOST
+
+
 def _expected(schema: Mapping[str, Any]) -> str:
     if "enum" in schema:
         return "one of " + ", ".join(json.dumps(value, ensure_ascii=False) for value in schema["enum"])
@@ -141,10 +162,17 @@ def validate(model: type[BaseModel], schema: Mapping[str, Any], tool: str, args:
         parsed = model.model_validate(_loosened(args, schema))
     except ValidationError as error:
         complaints = [_complaint(dict(item), schema) for item in error.errors(include_url=False)[:5]]
-        required = ", ".join(schema.get("required", ())) or "none"
-        raise ModelError(
-            f"{tool} was not run: {'; '.join(complaints)}. Required arguments: {required}.",
-            hint="call it again with corrected arguments",
-            code="bad_arguments",
-        ) from error
-    return {name: getattr(parsed, name) for name in model.model_fields}
+        raise _refused(tool, schema, complaints) from error
+    values = {name: getattr(parsed, name) for name in model.model_fields}
+    if large := [f"argument `{name}` is too large a number" for name, value in values.items() if _too_large(value)]:
+        raise _refused(tool, schema, large)
+    return values
+
+
+def _refused(tool: str, schema: Mapping[str, Any], complaints: list[str]) -> ModelError:
+    required = ", ".join(schema.get("required", ())) or "none"
+    return ModelError(
+        f"{tool} was not run: {'; '.join(complaints)}. Required arguments: {required}.",
+        hint="call it again with corrected arguments",
+        code="bad_arguments",
+    )

@@ -26,6 +26,7 @@ Period = Literal["any", "day", "week", "month", "year"]
 
 _TAGS = re.compile(r"<[^>]*>")
 _TEXT_CHARS = 300
+"""Of a hit's text, for references and code; the model is shown a snippet."""
 _BRAVE_PERIODS = {"day": "pd", "week": "pw", "month": "pm", "year": "py"}
 
 
@@ -88,7 +89,9 @@ async def web_search(
     value: dict[str, JsonValue] = {"query": query, "results": results}
     if not found:
         return ToolOutput(value, f"Nothing was found for {query!r}.")
-    lines = [f"{n}. {hit.title}\n   {hit.url}\n   {hit.text}".rstrip() for n, hit in enumerate(found, 1)]
+    lines = [
+        f"{n}. {snippet(hit.title)}\n   {hit.url}\n   {snippet(hit.text)}".rstrip() for n, hit in enumerate(found, 1)
+    ]
     return ToolOutput(value, "\n".join(lines))
 
 

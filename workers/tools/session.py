@@ -13,43 +13,16 @@ from shared.errors import ModelError, StateConflict
 from shared.state.session import Fact
 from workers.context import ToolContext
 from workers.declare import ToolOutput, tool
+from workers.tools import examples_en, examples_es, words_en, words_es
 from workers.tools.files import decode
 from workers.tools.ranking import rank_tools
 
 GROUP = GroupSpec(
     name="session",
     title="Plan and shared facts of this conversation",
-    keywords={
-        "es": (
-            "tareas", "lista de tareas", "tarea", "plan", "planifica", "pasos", "en pasos", "acuérdate de que",
-            "ten en cuenta", "ten presente", "por hacer", "datos compartidos", "qué sabemos",
-        ),
-        "en": (
-            "to-do", "to do list", "todo list", "task list", "tasks", "task", "plan", "steps", "into steps",
-            "keep in mind", "bear in mind", "shared facts", "what do we know",
-        ),
-    },
-    examples={
-        "es": (
-            "haz una lista de tareas para preparar el viaje",
-            "¿qué pasos faltan del plan?",
-            "marca la primera tarea como hecha",
-            "ten en cuenta que el presupuesto es de 500 euros",
-            "divide este trabajo en pasos",
-            "¿qué sabemos hasta ahora de este asunto?",
-            "apunta el siguiente paso del plan como hecho",
-        ),
-        "en": (
-            "make a todo list for preparing the trip",
-            "which steps of the plan are left?",
-            "mark the first task as done",
-            "keep in mind that the budget is 500 euros",
-            "split this job into steps",
-            "what do we know so far about this matter?",
-            "tick off the next step of the plan",
-        ),
-    },
-)  # fmt: skip
+    keywords={"es": words_es.SESSION, "en": words_en.SESSION},
+    examples={"es": examples_es.SESSION, "en": examples_en.SESSION},
+)
 
 _FACT_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _FACT_CHARS = 4_000
@@ -92,6 +65,7 @@ async def todo_write(
 @tool(
     group="session",
     effect=Effect.READ,
+    untrusted=True,
     timeout_s=10.0,
     keywords={"es": ("qué falta", "tareas pendientes"), "en": ("what is left", "open tasks")},
     examples={"es": ("¿qué tareas quedan por hacer?",), "en": ("which tasks are still to be done?",)},
@@ -104,6 +78,7 @@ async def todo_read(ctx: ToolContext) -> ToolOutput:
 @tool(
     group="session",
     effect=Effect.IDEMPOTENT,
+    untrusted=True,
     timeout_s=10.0,
     keywords={"es": ("hecho", "dato", "ten en cuenta"), "en": ("fact", "keep in mind")},
     examples={"es": ("ten en cuenta que somos cuatro",), "en": ("keep in mind that we are four",)},
@@ -152,6 +127,7 @@ def _fact_line(name: str, fact: Fact) -> str:
 @tool(
     group="session",
     effect=Effect.READ,
+    untrusted=True,
     timeout_s=10.0,
     keywords={"es": ("datos compartidos", "qué sabemos"), "en": ("shared facts", "what do we know")},
     examples={"es": ("¿qué datos compartidos hay?",), "en": ("which facts are shared?",)},

@@ -24,7 +24,18 @@ from shared.settings import Settings
 from shared.tool_settings import ShellSettings
 from workers.context import ToolContext
 from workers.declare import ToolOutput, tool
-from workers.tools import paths, processes, sandbox, shell_git, shell_links, shell_rules, words_en, words_es
+from workers.tools import (
+    examples_en,
+    examples_es,
+    paths,
+    processes,
+    sandbox,
+    shell_git,
+    shell_links,
+    shell_rules,
+    words_en,
+    words_es,
+)
 from workers.tools.loglines import shorten_output
 from workers.tools.shell_grammar import After, Word, parse, refused
 
@@ -32,25 +43,8 @@ GROUP = GroupSpec(
     name="shell",
     title="Shell",
     keywords={"es": words_es.SHELL, "en": words_en.SHELL},
-    examples={
-        "es": (
-            "ejecuta git status en el repositorio",
-            "corre el comando ls -la y enséñame la salida",
-            "¿qué cambios sin confirmar hay en git?",
-            "cuenta las líneas de todos los .py con wc",
-            "lanza en la terminal un grep de TODO",
-            "enséñame los últimos diez commits",
-        ),
-        "en": (
-            "run git status in the repository",
-            "execute the command ls -la and show me the output",
-            "which uncommitted changes are there in git?",
-            "count the lines of all .py files with wc",
-            "grep for TODO in the terminal",
-            "show me the last ten commits",
-        ),
-    },
-)  # fmt: skip
+    examples={"es": examples_es.SHELL, "en": examples_en.SHELL},
+)
 
 _MAX_MATCHES = 400
 _MAX_LISTED = 20_000

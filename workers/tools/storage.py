@@ -17,45 +17,16 @@ from shared.errors import ModelError
 from shared.settings import Settings, WorkspaceSettings
 from workers.context import ToolContext
 from workers.declare import ToolOutput, tool
-from workers.tools import paths, writes
+from workers.tools import examples_en, examples_es, paths, words_en, words_es, writes
 from workers.tools.s3 import Bucket, checked_key
 from workers.tools.service import key_of
 
 GROUP = GroupSpec(
     name="storage",
     title="Cloud storage (S3)",
-    keywords={
-        "es": (
-            "almacenamiento", "la nube", "s3", "bucket", "minio", "objetos guardados", "enlace para compartir",
-            "enlace de descarga", "enlace temporal", "enlace que caduque",
-        ),
-        "en": (
-            "storage", "cloud storage", "to the cloud", "in the cloud", "from the cloud", "s3", "bucket", "minio",
-            "stored objects", "share link",
-            "download link", "temporary link", "presigned", "link that expires",
-        ),
-    },
-    examples={
-        "es": (
-            "sube el informe a la nube",
-            "¿qué tengo guardado en el almacenamiento?",
-            "bájame de la nube la copia de las fotos",
-            "borra del bucket el archivo viejo",
-            "dame un enlace de descarga que caduque mañana",
-            "comparte el contrato con un enlace temporal",
-            "guarda este texto en s3 como resumen.txt",
-        ),
-        "en": (
-            "upload the report to the cloud",
-            "what do I have in cloud storage?",
-            "get the backup of the photos from the bucket",
-            "delete the old archive from s3",
-            "give me a download link that expires tomorrow",
-            "make a temporary link for the contract",
-            "store this text in the bucket as summary.txt",
-        ),
-    },
-)  # fmt: skip
+    keywords={"es": words_es.STORAGE, "en": words_en.STORAGE},
+    examples={"es": examples_es.STORAGE, "en": examples_en.STORAGE},
+)
 
 _Key = Annotated[str, Field(description="The object's key, such as reports/2026.pdf", min_length=1, max_length=500)]
 

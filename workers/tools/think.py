@@ -12,43 +12,14 @@ from shared.llm.model import Finish, Message, Request, TextBlock
 from shared.settings import Settings
 from workers.context import ToolContext
 from workers.declare import ToolOutput, tool
+from workers.tools import examples_en, examples_es, words_en, words_es
 
 GROUP = GroupSpec(
     name="think",
     title="Think it over with a second model",
-    keywords={
-        "es": (
-            "piénsalo bien", "piensa a fondo", "piénsatelo bien", "razona a fondo", "razónalo", "segunda opinión",
-            "otra opinión", "analiza a fondo", "dale una vuelta", "reflexiona a fondo", "contrasta tu respuesta",
-            "otro modelo",
-        ),
-        "en": (
-            "think hard", "think it through", "think it over", "think deeply", "reason it through", "second opinion",
-            "another opinion", "analyse in depth", "analyze in depth", "double check your reasoning", "think twice",
-            "another model",
-        ),
-    },
-    examples={
-        "es": (
-            "piénsalo bien antes de recomendarme un plan de pensiones",
-            "quiero una segunda opinión sobre esta demostración",
-            "analiza a fondo los pros y contras de mudarnos",
-            "razona a fondo por qué falla este argumento",
-            "dale una vuelta al problema y busca el fallo",
-            "piensa a fondo cómo repartir la herencia con justicia",
-            "contrasta tu respuesta con otro modelo",
-        ),
-        "en": (
-            "think hard before you recommend a pension plan",
-            "I want a second opinion on this proof",
-            "analyse in depth the pros and cons of moving house",
-            "reason it through: why does this argument fail?",
-            "think it over again and look for the flaw",
-            "think deeply about how to share the inheritance fairly",
-            "have another model check your reasoning",
-        ),
-    },
-)  # fmt: skip
+    keywords={"es": words_es.THINK, "en": words_en.THINK},
+    examples={"es": examples_es.THINK, "en": examples_en.THINK},
+)
 
 TIERS = ("think", "long")
 """The tier that is asked: the first of these with a chain of its own, else the default one."""
@@ -75,6 +46,7 @@ def _tier(settings: Settings) -> str:
 @tool(
     group="think",
     effect=Effect.READ,
+    untrusted=True,
     timeout_s=300.0,
     requires=_no_model,
     keywords={"es": ("piénsalo bien", "segunda opinión"), "en": ("think hard", "second opinion")},

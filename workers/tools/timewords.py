@@ -81,13 +81,17 @@ ORDINALS = _numbered(
 MONTH, WEEKDAY, ORDINAL = any_of(MONTHS), any_of(WEEKDAYS), any_of(ORDINALS)
 
 PARTS = {
-    "morning": 9, "manana": 9, "afternoon": 16, "tarde": 16, "evening": 19, "night": 21, "noche": 21, "madrugada": 5,
+    "morning": 9, "manana": 9, "mediodia": 12, "afternoon": 16, "tarde": 16, "evening": 19, "night": 21, "noche": 21,
+    "madrugada": 5,
 }  # fmt: skip
-_NAMED = {"noon": 12, "midday": 12, "mediodia": 12, "midnight": 0, "medianoche": 0, "first thing": 8, "primera hora": 8}
-_LATE = ("afternoon", "tarde", "evening", "night", "noche")
+_NAMED = {
+    "noon": 12, "midday": 12, "mediodia": 12, "midnight": 0, "medianoche": 0, "first thing": 8, "primera hora": 8,
+    "early": 8, "temprano": 8, "end of day": 18, "end of the day": 18, "ultima hora": 18,
+}  # fmt: skip
+_LATE = ("mediodia", "afternoon", "tarde", "evening", "night", "noche")
 _NIGHT = ("night", "noche")
 
-_PART = rf"(?:in the |at |this |por la |de la |en la |a la |esta )?(?:{any_of(PARTS)})|tonight"
+_PART = rf"(?:in the |at |this |por la |de la |del |de |en la |a la |esta )?(?:{any_of(PARTS)})|tonight"
 _MARK = r"at about |at around |at |around |about |a eso de las? |a las? |sobre las? |hacia las? |las? "
 _HOUR = rf"\d{{1,2}}|{any_of(word for word, n in NUMBERS.items() if n <= 23 and word not in ('a', 'an', 'par'))}"
 _MINUTES = rf"\d{{1,2}}|{any_of(word for word, n in NUMBERS.items() if 1 <= n <= 59)}"
@@ -97,6 +101,7 @@ _CLOCK = re.compile(
     rf"(?:at |a |al )?(?P<named>{any_of(_NAMED)})"
     rf"|(?:{_MARK})?(?:(?P<en_half>half)|(?P<en_quarter>(?:a )?quarter)|(?P<en_minutes>{_MINUTES})(?: minutes?)?)"
     rf" (?P<en_side>past|to) (?P<en_hour>{_HOUR})(?: ?(?P<en_ampm>am|pm))?"
+    rf"|(?:(?P<army_mark>{_MARK})?(?P<army>[01]\d[0-5]\d|2[0-3][0-5]\d)(?P<army_unit> ?(?:hrs?|hs?|hours|horas))?)"
     rf"|(?P<mark>{_MARK})?(?P<hour>{_HOUR})"
     rf"(?:[:.h](?P<minute>\d{{2}})| y (?P<past>media|cuarto|{_MINUTES})| menos (?P<to>cuarto|{_MINUTES})"
     rf"| (?P<spoken>{_SPOKEN}))?"
@@ -108,10 +113,14 @@ _FRACTIONS = {"media": 30, "cuarto": 15, "half": 30, "quarter": 15, "a quarter":
 
 @dataclass(frozen=True)
 class Clock:
-    """A time of day. `certain` is False for one that may be meant in either half of the day."""
+    """A time of day. `certain` is False for one that may be meant in either half of the day.
+
+    `ends_day` is the midnight with which a day ends.
+    """
 
     at: time
     certain: bool
+    ends_day: bool = False
 
 
 def number(word: str) -> float:
@@ -127,7 +136,11 @@ def clock(text: str, *, alone: bool) -> Clock | None:
     if not text or not (match := _CLOCK.fullmatch(text)):
         return None
     if match["named"]:
-        return Clock(time(_NAMED[match["named"]]), certain=True)
+        hour = _NAMED[match["named"]]
+        return Clock(time(hour), certain=True, ends_day=hour == 0)
+    if match["army"]:
+        said = match["army_mark"] or match["army_unit"] or match["army"].startswith("0")  # else it may be a year
+        return Clock(time(int(match["army"][:2]), int(match["army"][2:])), certain=True) if said else None
     part = (match["late_part"] or match["part"] or "").replace("tonight", "night").split(" ")[-1]
     if match["en_hour"]:
         return _english(match, part)
@@ -160,9 +173,10 @@ def _settled(hour: int, minute: int, half: str, part: str) -> Clock:
     if hour > 23 or not -60 < minute < 60:
         raise WhenError(f"{hour}:{abs(minute):02} is not a time of day")
     certain = bool(half or part) or hour == 0 or hour > 12
+    ends_day = hour == 12 and minute >= 0 and part in _NIGHT
     hour = _on_24_hours(hour, half, part)
     total = (hour * 60 + minute) % (24 * 60)
-    return Clock(time(total // 60, total % 60), certain)
+    return Clock(time(total // 60, total % 60), certain, ends_day)
 
 
 def _on_24_hours(hour: int, half: str, part: str) -> int:

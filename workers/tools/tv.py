@@ -13,6 +13,7 @@ from shared.settings import Settings
 from shared.tool_settings import TvDevice
 from workers.context import ToolContext
 from workers.declare import ToolOutput, tool
+from workers.tools import examples_en, examples_es, words_en, words_es
 from workers.tools.service import key_of
 from workers.tools.timewords import fold
 from workers.tools.tv_keys import find_key
@@ -23,40 +24,9 @@ from workers.tools.tv_smartthings import SmartThingsTv
 GROUP = GroupSpec(
     name="tv",
     title="TV",
-    keywords={
-        "es": (
-            "tele", "la tele", "televisión", "televisor", "tv", "sube el volumen", "baja el volumen", "el volumen al",
-            "mando a distancia", "hdmi", "cambia de canal", "cambia el canal", "pon el canal", "al canal", "silencia",
-            "la película en pausa",
-            "quita el sonido",
-        ),
-        "en": (
-            "tv", "telly", "television", "turn the volume", "turn up the volume", "turn down the volume", "volume up",
-            "volume down", "remote control", "hdmi", "change the channel", "switch the channel", "to channel",
-            "put on channel", "mute", "pause the film", "pause the movie",
-        ),
-    },
-    examples={
-        "es": (
-            "sube el volumen de la tele",
-            "apaga la televisión del salón",
-            "pon el HDMI 2",
-            "¿está encendida la tele?",
-            "cambia al canal 7",
-            "quita el sonido un momento",
-            "pon la película en pausa",
-        ),
-        "en": (
-            "turn the TV up a bit",
-            "switch off the television in the living room",
-            "switch to HDMI 2",
-            "is the telly on?",
-            "change to channel 7",
-            "mute it for a moment",
-            "pause the film",
-        ),
-    },
-)  # fmt: skip
+    keywords={"es": words_es.TV, "en": words_en.TV},
+    examples={"es": examples_es.TV, "en": examples_en.TV},
+)
 
 _Tv = Annotated[str, Field(description="The TV's name, as tv_list gives it; empty: the only one", max_length=64)]
 _PACKAGE = "the client for Samsung TVs is not installed: pip install 'capataz[tv]'"

@@ -146,9 +146,10 @@ def find_unit(name: str) -> Unit:
     said = name.strip().rstrip(".")
     unit = _EXACT.get(said) or _FOLDED.get(fold(said))
     if unit is None:
-        close = difflib.get_close_matches(fold(said), _FOLDED, 3, 0.6)
-        known = ", ".join(close) or "such as km, mi, kg, lb, l, gal, °C, °F, kWh, km/h"
-        raise UnitProblem(f"{name[:40]!r} is no unit that is known here; {known}")
+        close = difflib.get_close_matches(fold(said), _FOLDED, 3, 0.7)
+        known = "such as km, mi, kg, lb, l, gal, °C, °F, kWh, km/h (no currencies)"
+        guess = f"was {' or '.join(close)} meant?" if close else f"known are units {known}"
+        raise UnitProblem(f"{name[:40]!r} is no unit that is known here; {guess}")
     return unit
 
 

@@ -15,6 +15,7 @@ from shared.contract import Effect, GroupSpec
 from shared.errors import ModelError
 from workers.context import ToolContext
 from workers.declare import ToolOutput, tool
+from workers.tools import examples_en, examples_es, words_en, words_es
 from workers.tools.arithmetic import ArithmeticProblem, evaluate, written
 from workers.tools.days import add_months, find_day, past_day
 from workers.tools.timewords import WhenError, plain
@@ -24,49 +25,9 @@ from workers.tools.when import fold
 GROUP = GroupSpec(
     name="utility",
     title="Time, dates, arithmetic and units",
-    keywords={
-        "es": (
-            "qué hora", "la hora", "hora es", "hora actual", "hora local", "qué día es", "qué fecha", "fecha de hoy",
-            "a qué día estamos", "zona horaria", "calcula", "calcular", "calculadora", "cálculo", "cuánto es",
-            "cuánto son", "cuántos son", "suma", "sumar", "resta", "restar", "multiplica", "multiplicar", "divide",
-            "dividir", "dividido", "por ciento", "porcentaje", "raíz cuadrada", "elevado a", "convierte", "convertir",
-            "en millas", "en kilómetros", "en libras", "en grados fahrenheit", "días faltan", "cuántos días",
-            "qué día cae", "días entre", "cuántos kilos son", "cuántas libras son", "cuántos kilómetros son",
-        ),
-        "en": (
-            "what time", "time is it", "current time", "local time", "the time in", "what day is", "what date",
-            "today's date", "the date today", "time zone", "timezone", "calculate", "calculator", "calculation",
-            "how much is", "add up", "subtract", "multiply", "multiplied", "divide", "divided", "percent", "percentage",
-            "square root", "compute", "to the power of", "work out", "convert", "in miles", "in kilometers",
-            "in pounds", "in fahrenheit", "in celsius", "how many pounds is",
-            "how many kilos are", "how many days", "days until", "days between", "what day does",
-        ),
-    },
-    examples={
-        "es": (
-            "¿qué hora es en Tokio?",
-            "¿a qué día estamos?",
-            "¿cuánto es 17 por 23?",
-            "calcula el 21 % de 350",
-            "suma 12,5 y 7,25",
-            "dime la raíz cuadrada de 144",
-            "¿qué hora es ahora en Buenos Aires?",
-            "¿cuántos kilos son 150 libras?",
-            "¿cuántos días faltan para el 24 de diciembre?",
-        ),
-        "en": (
-            "what time is it in Tokyo?",
-            "what is today's date?",
-            "how much is 17 times 23?",
-            "work out 21 % of 350",
-            "add 12.5 and 7.25",
-            "tell me the square root of 144",
-            "what time is it now in Buenos Aires?",
-            "how many kilos are 150 pounds?",
-            "how many days until december 24th?",
-        ),
-    },
-)  # fmt: skip
+    keywords={"es": words_es.UTILITY, "en": words_en.UTILITY},
+    examples={"es": examples_es.UTILITY, "en": examples_en.UTILITY},
+)
 
 _SAFE_INTEGER = 2**53
 _ALIASES = {

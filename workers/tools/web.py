@@ -15,58 +15,17 @@ from shared.pdf import missing as no_pdf
 from shared.pdf import read_pdf
 from workers.context import ToolContext
 from workers.declare import ToolOutput, tool
+from workers.tools import examples_en, examples_es, words_en, words_es
 from workers.tools.http import Page, get
+from workers.tools.loglines import shorten_log
 from workers.tools.readable import readable
 
 GROUP = GroupSpec(
     name="web",
     title="Web",
-    keywords={
-        "es": (
-            "web", "página", "página web", "sitio", "url", "enlace", "http", "https", "internet", "descarga la página",
-            "artículo", "www", "blog", "busca en internet", "busca en la web", "googlea", "rss", "feed", "titulares",
-            "noticias de hoy", "noticias sobre", "últimas noticias", "qué noticias hay", "qué tiempo hace",
-            "qué tiempo hará", "tiempo va a hacer", "pronóstico", "va a llover", "lloverá", "paraguas", "grados hace",
-            "previsión del tiempo",
-        ),
-        "en": (
-            "web", "page", "web page", "website", "site", "url", "link", "http", "https", "internet", "fetch",
-            "article", "www", "blog", "search the web", "search online", "look up online", "google", "rss", "feed",
-            "headlines", "news about", "latest news", "today's news", "weather", "forecast", "going to rain",
-            "will it rain", "umbrella",
-        ),
-    },
-    examples={
-        "es": (
-            "abre https://example.org y resúmelo",
-            "¿qué dice esta página web?",
-            "lee el artículo de este enlace",
-            "mira en el sitio del ayuntamiento el horario de la piscina",
-            "descarga esta url y dime el título",
-            "entra en la web del museo y busca los precios",
-            "resume el blog que te paso",
-            "busca en internet cuándo empiezan las rebajas",
-            "¿cuáles son los titulares de hoy?",
-            "lee las novedades de este rss",
-            "¿qué tiempo hace en Bilbao?",
-            "¿va a llover mañana en Sevilla?",
-        ),
-        "en": (
-            "open https://example.org and sum it up",
-            "what does this web page say?",
-            "read the article behind this link",
-            "check the city's site for the opening hours of the pool",
-            "fetch this url and tell me its title",
-            "go to the museum's website and look for prices",
-            "sum up the blog post I am sending you",
-            "search the web for the release date of the film",
-            "what are the headlines today?",
-            "read what is new in this feed",
-            "what is the weather in Leeds?",
-            "will it rain in Boston tomorrow?",
-        ),
-    },
-)  # fmt: skip
+    keywords={"es": words_es.WEB, "en": words_en.WEB},
+    examples={"es": examples_es.WEB, "en": examples_en.WEB},
+)
 
 _HTML = ("text/html", "application/xhtml+xml", "")
 _TEXT = ("application/xml", "application/javascript", "application/x-yaml", "application/yaml", "application/toml")
@@ -108,6 +67,7 @@ async def _pdf_output(ctx: ToolContext, page: Page, handle: str) -> ToolOutput:
     effect=Effect.READ,
     untrusted=True,
     timeout_s=45.0,
+    compress=shorten_log,
     keywords={"es": ("abrir", "leer página", "url"), "en": ("fetch", "open", "url")},
     examples={"es": ("lee https://example.org",), "en": ("read https://example.org",)},
 )

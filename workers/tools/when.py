@@ -3,21 +3,24 @@
 The grammar, after folding case and accents:
 
     iso        2026-03-01T07:30, 2026-03-01 07:30, 2026-03-01, any of them with Z or an offset
-    span       in 20 minutes | in 1h30 | en 20 minutos | dentro de una hora y media | in 3 days at 9 | 2 weeks from now
+    span       in 20 minutes | in 1h30 | en 20 minutos | dentro de hora y media | in 3 days at 9 | 2 weeks from now at 9
     day time   tomorrow at 7:30 | on friday at 6 pm | mañana a las 7 | el viernes a las 6 de la tarde | 3 de mayo
     time day   7pm tomorrow | a las 9 del lunes
     time       at 7:30 | a las 7 y media | half past seven | at noon | esta noche (the next such time)
+               | at 1830 | tomorrow 0900 | mañana a la misma hora
     … zone     any of them with UTC or an IANA name (Europe/London) behind it
 
     day        today | tomorrow | pasado mañana | [next] friday | el lunes que viene | the weekend | next week |
-               friday next week | next month | 3 de mayo [2027] | may 3rd | 3/5 | 3/5/2027 | el día 15 | the 15th |
-               el primer lunes de mayo | the last friday of next month | el último día del mes | in may
+               friday next week | a week on friday | monday after next | next month | 3 de mayo [2027] | may 3rd | 3/5 |
+               3/5/2027 | monday 16 november | el día 15 | the 15th | lunes 16 | el primer lunes de mayo |
+               the last friday of next month | el último día del mes | in may | a mediados de mes
 
 What can mean several times means the next one: a weekday, a day of the month or a date without a year lies ahead, and
 `today at 6` in the afternoon is 18:00. Other hours without am, pm or a part of the day are on the 24-hour clock. Of
-`3/5` the first number is the day unless it cannot be. Hours and minutes of a span are elapsed time; its days, weeks,
-months and years, and all named days, are calendar days. A local time that the clocks skip is moved forward by the gap;
-one that happens twice is its first occurrence; `read_when` says so in its note.
+`03/04` the first number is the day (3 April), unless it cannot be (`12/24`). The midnight of a named day is the one
+that ends it, which the note says. Hours and minutes of a span are elapsed time; its days, weeks, months and years, and
+all named days, are calendar days. A local time that the clocks skip is moved forward by the gap; one that happens twice
+is its first occurrence; `read_when` says so in its note.
 """
 
 from __future__ import annotations
@@ -51,17 +54,20 @@ _UNITS = {
 }
 _ISO = re.compile(r"\d{4}-\d{2}-\d{2}(?:[ t]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(?: ?(?:z|[+-]\d{2}:?\d{2}))?)?")
 _ZONE = re.compile(r"^(?P<rest>.+?)[ ,]+\(?(?P<zone>UTC|GMT|[A-Z][A-Za-z]+(?:/[A-Z][A-Za-z_]+)+)\)?$")
+_NO_ZONE = re.compile(r"\b(?P<zone>[ECMP][SD]?T|CES?T|BST|IST|JST|AES?T)\b|\bhora de [A-Z]\w+|\b[A-Z][a-z]+ time\b")
+"""What people call zones, but several may be meant: `CST` is in America, China and Cuba."""
 _SPAN = re.compile(
     r"(?:in|en|dentro de|de aqui a|de hoy en)(?: otr[oa]s?)? (?P<ahead>.+)"
-    r"|(?P<from>.+?) (?:from (?:now|today)|a partir de ahora)"
+    r"|(?P<from>.+?) (?:from (?:now|today)|a partir de ahora)(?P<then> .+)?"
 )
 _TERM = re.compile(
     rf"(?:(?P<half>half an?|half a|medi[ao])|(?P<quarter>(?:a )?quarter of an|(?:un )?cuarto de)"
     rf"|(?P<three>three quarters of an|tres cuartos de)"
-    rf"|(?:an? |un )?(?P<number>{NUMBER})(?: of| de)?)? ?"
+    rf"|(?:an? |un )?(?P<number>{NUMBER})(?: of| de)?(?P<half_more> and a half| y medi[ao])?)? ?"
     rf"(?P<unit>{any_of(_UNITS)})s?(?![a-z])"
     r"(?P<plus> (?:and|y) (?:a half|media|medio|a quarter|(?:un )?cuarto)(?! ?[a-z]))?"
 )
+_SAME_TIME = re.compile(r"(?:at )?(?:this|the same|same) time|(?:a )?(?:esta|la misma) hora")
 _JOIN = re.compile(r" (?:and|y) | |")
 
 
@@ -90,12 +96,14 @@ def read_when(text: str, now: datetime) -> Moment:
         return Moment(there.at.astimezone(now.tzinfo), there.note)
     words = re.sub(r"^(?:para|for|by) ", "", plain(text))
     try:
-        moment = _iso(words, now) or _span(words, now) or _calendar(words, now)
+        moment = _iso(words, now) or _span(words, now) or _calendar(words, now) or _bare_span(words, now)
     except (OverflowError, ValueError) as error:
         if isinstance(error, WhenError):
             raise
         raise WhenError("too far away") from error
     if moment is None:
+        if zone := _NO_ZONE.search(text):
+            raise WhenError(f"which time zone is {zone[0]!r}? Put its name behind the time, such as Europe/London")
         raise WhenError(f"cannot read a time from {text[:100]!r}")
     ahead = moment.at.astimezone(UTC) - now.astimezone(UTC)
     if ahead <= timedelta(0):
@@ -138,13 +146,21 @@ def _iso(words: str, now: datetime) -> Moment | None:
 def _span(words: str, now: datetime) -> Moment | None:
     if not (match := _SPAN.fullmatch(words)):
         return None
-    sums, rest = _sum(match["ahead"] or match["from"])
-    if sums is None:
-        return None
+    sums, rest = _sum(match["ahead"] or match["from"] + (match["then"] or ""))
+    return None if sums is None else _after(sums, rest, now)
+
+
+def _bare_span(words: str, now: datetime) -> Moment | None:
+    """`20 minutes`, where a time is expected."""
+    sums, rest = _sum(words)
+    return None if sums is None or rest else _after(sums, "", now)
+
+
+def _after(sums: dict[str, int], rest: str, now: datetime) -> Moment | None:
     day = add_months(now.date(), sums["m"]) + timedelta(days=sums["d"])
     if rest:
         at = clock(rest, alone=True) if day != now.date() and not sums["s"] else None
-        return settle(day, at.at, now) if at else None
+        return _on(day, at, now) if at else None
     base = settle(day, now.time(), now) if day != now.date() else Moment(now)
     return Moment((base.at.astimezone(UTC) + timedelta(seconds=sums["s"])).astimezone(now.tzinfo), base.note)
 
@@ -154,10 +170,12 @@ def _sum(text: str) -> tuple[dict[str, int] | None, str]:
     sums = {"s": 0.0, "d": 0.0, "m": 0.0}
     position = 0
     while term := _TERM.match(text, position):
-        if not (term["number"] or term["half"] or term["quarter"] or term["three"]):
+        if not (term["number"] or term["half"] or term["quarter"] or term["three"] or term["plus"]):
             break
         kind, size = _UNITS[term["unit"]]
-        amount = 0.5 if term["half"] else 0.25 if term["quarter"] else 0.75 if term["three"] else number(term["number"])
+        whole = number(term["number"]) if term["number"] else 1.0  # hora y media
+        amount = 0.5 if term["half"] else 0.25 if term["quarter"] else 0.75 if term["three"] else whole
+        amount += 0.5 if term["half_more"] else 0.0
         if term["plus"]:
             amount += 0.5 if re.search(r"half|medi", term["plus"]) else 0.25
         sums[kind] += amount * size
@@ -180,12 +198,12 @@ def _calendar(words: str, now: datetime) -> Moment | None:
         found = find_day(day, now.date())
         if found is None:
             continue
-        at = clock(rest, alone=False) if rest else Clock(time(DEFAULT_HOUR), certain=True)
+        at = _time_of(rest, now) if rest else Clock(time(DEFAULT_HOUR), certain=True)
         if at is None:
             continue
         moment = Moment(now)
         for candidate in found:
-            moment = settle(candidate, at.at, now)
+            moment = _on(candidate, at, now)
             if moment.at > now:
                 return moment
         return _later_today(moment, at, now)
@@ -195,12 +213,25 @@ def _calendar(words: str, now: datetime) -> Moment | None:
     return moment if moment.at > now else settle(now.date() + timedelta(days=1), at.at, now)
 
 
+def _time_of(text: str, now: datetime) -> Clock | None:
+    """A time of day beside a day; `at the same time` is that of now."""
+    if _SAME_TIME.fullmatch(text):
+        return Clock(now.time().replace(second=0, microsecond=0), certain=True)
+    return clock(text, alone=False)
+
+
+def _on(day: date, at: Clock, now: datetime) -> Moment:
+    """That time on that day. The midnight of a day is the one that ends it, and so it is said."""
+    if not at.ends_day:
+        return settle(day, at.at, now)
+    found = settle(day + timedelta(days=1), at.at, now)
+    return Moment(found.at, f"the midnight that ends {day} is meant")
+
+
 def _later_today(moment: Moment, at: Clock, now: datetime) -> Moment:
-    """Today at 6, when it is 15:00: at 18:00; today at midnight: the coming one. Else what it was."""
+    """Today at 6, when it is 15:00: at 18:00. Else what it was."""
     if moment.at.date() != now.date():
         return moment
-    if at.at == time(0):
-        return settle(now.date() + timedelta(days=1), at.at, now)
     return moment if at.certain or at.at.hour >= 12 else settle(now.date(), at.at.replace(hour=at.at.hour + 12), now)
 
 

@@ -7,6 +7,7 @@
               | N "x" REPS "x" WEIGHT                 3x8x80
               | WEIGHT "x" REPS { "," REPS }          80x8,8,6; 80kg x 5; 100x5: one set each
               | N "x" REPS { "," REPS }               3x10,8,6, if there are N of them
+              | N "x" "max"                           4xmax: until no more went, nobody counted
               | REPS "reps"                           12 reps
               | N "x" (TIME | DISTANCE)               3x60s, 4x400m
               | { DISTANCE | TIME }                   5 km 25:30; 45 min
@@ -14,10 +15,12 @@
                                                       80kg, @100, +10kg (added to the body's), -20kg (help)
               | "rpe" R | "@" R behind a weight       rpe 8, @8.5 (1 to 10)
               | "bw" | "peso corporal"                no weight
+              | "to failure"                          until no more went
     WEIGHT    = number ["kg" | "kilos" | "lb" | "lbs" | "libras"]     kg unless the caller says pounds
     TIME      = 25:30 | 1:05:00 | 90s | 45 min | 1h       DISTANCE = 5 km | 400 m | 3 mi
     number    = digits with "." or "," for decimals
 
+What else people write is rewritten into this first, by `workout_words.py`.
 `x` may be `×`, `*`, `por`, `sets of` or `series de`. `NxM` is sets and repetitions up to 20 sets without a unit on N,
 else weight and repetitions. A weight holds for the groups before it that have none: `5x5, 3x10 60kg` is 60 kg for both,
 but `5x5@100, 3x10 60kg` is not.
@@ -31,7 +34,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Literal
 
-from workers.tools.exercises import exercise_named
+from workers.tools.exercises import COUNTED, exercise_named, muscles_of
+from workers.tools.workout_words import lines, tidy
 
 Unit = Literal["kg", "lb"]
 
@@ -49,7 +53,7 @@ _MAX_METERS = 1_000_000
 class Set:
     """One set. `grams` is the weight (with `body`: added to the body's, negative for help), `unit` how it was written.
 
-    What is None was not said.
+    `failure`: until no more went. What is None was not said.
     """
 
     reps: int | None = None
@@ -59,6 +63,7 @@ class Set:
     seconds: int | None = None
     meters: int | None = None
     rpe: float | None = None
+    failure: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,7 @@ class NotationError(ValueError):
 
 
 _NUM = r"\d{1,6}(?:[.,]\d{1,3})?"
-_KG = r"(?:kgs?|kilos?|k)(?![a-z])"
+_KG = r"(?:kgs?|kilos?|k)(?![a-z%])"
 _LB = r"(?:lbs?|libras?|pounds?)(?![a-z])"
 _WEIGHT_UNIT = rf"(?:{_KG}|{_LB})"
 _TIME = (
@@ -86,28 +91,50 @@ _DISTANCE = rf"{_NUM} ?(?:kms?|kilometros?|metros?|meters?|m|miles?|millas?|mi)(
 _X = r"(?: ?(?:x|×|\*|por) ?| (?:series|sets) (?:de|of) )"
 _SETS = re.compile(
     rf"(?P<first>{_NUM}) ?(?P<unit>{_WEIGHT_UNIT})?{_X}"
-    rf"(?:(?P<time>{_TIME})|(?P<distance>{_DISTANCE})|(?P<reps>\d{{1,4}})(?![.\d])"
+    rf"(?:(?P<time>{_TIME})|(?P<distance>{_DISTANCE})|(?P<reps>\d{{1,4}})(?![.\d]| ?{_WEIGHT_UNIT})"
     rf"(?P<list>(?: ?, ?\d{{1,3}}(?![\d.:]| ?(?:x|×|\*|por|{_WEIGHT_UNIT}|km|mi?\b|s\b|min|h\b|rep)))*)"
     rf"(?: ?(?:reps?|repeticiones)(?![a-z]))?(?:{_X}(?P<weight>{_NUM}) ?(?P<weight_unit>{_WEIGHT_UNIT})?)?)"
 )
 _ONLY_REPS = re.compile(r"(?P<reps>\d{1,4}) ?(?:reps?|repeticiones)(?![a-z])")
 _CARDIO = re.compile(rf"(?:(?P<time>{_TIME})|(?P<distance>{_DISTANCE}))")
 _RPE = re.compile(r"@? ?rpe ?(?P<rpe>\d{1,2}(?:[.,]\d)?)(?![\d.])")
-_BODY = re.compile(r"(?:bw|bodyweight|peso corporal|corporal)(?![a-z])")
+_BODY = re.compile(r"(?:bw|bodyweight|peso corporal|corporal|sin peso|no weight|without weight)(?![a-z])")
+_FAILURE = re.compile(r"to failure(?![a-z])")
+_MOST = re.compile(rf"(?P<count>\d{{1,2}}){_X}max(?![a-z])")
 _WEIGHT = re.compile(
     rf"(?P<at>@|a |at |con |with )? ?(?P<sign>[+-])? ?(?P<weight>{_NUM}) ?(?P<unit>{_WEIGHT_UNIT})?(?![\dx×*:])"
 )
 _NAME = re.compile(r"(?P<name>[^\d@+,;(]*[^\W\d_][^\d@+,;(]*?)[ :]*(?=[-+@]?\d|@|$|\()")
 _NOTE = re.compile(r"\((?P<note>[^()]{0,200})\)")
+_KILOMETERS = re.compile(r"(?<![\d.,])(\d{1,3}(?:[.,]\d+)?) ?k(?![a-z])", re.I)
+_ONLY_NUMBER = re.compile(r"^(\d{1,3})(?= *(?:$|\())")
+_NO_NAMES = {
+    "kg",
+    "kgs",
+    "kilo",
+    "kilos",
+    "k",
+    "g",
+    "lb",
+    "lbs",
+    "libras",
+    "x",
+    "por",
+    "con",
+    "with",
+    "at",
+    "reps",
+    "max",
+}
 _SEPARATOR = re.compile(r" ?[,/]? ?")
 
 
 def parse_log(text: str, unit: Unit = "kg") -> tuple[Entry, ...]:
     """The entries of a text. `unit` is that of weights without one. Raises NotationError that shows the place."""
     entries: list[Entry] = []
-    for line in re.split(r"[\n;]", text):
+    for line in lines(text):
         if line.strip():
-            entries.extend(_Line(line, unit).entries())
+            entries.extend(_Line(tidy(line, unit), unit).entries())
     if not entries:
         raise NotationError("nothing to log: write an exercise and its sets, such as: squat 3x8 80kg")
     return tuple(entries)
@@ -121,6 +148,7 @@ class _Line:
         self.lower = self.text.lower()
         self.unit = unit
         self.at = 0
+        self.notes: list[str] = []
         if len(self.lower) != len(self.text):  # a letter that grows would move every place
             self.text = self.lower
 
@@ -147,12 +175,16 @@ class _Line:
         exercise = exercise_named(self.text[start : name.end("name")])
         if exercise.endswith(" bw"):
             exercise, self.at = exercise_named(exercise[:-3]), name.end("name") - 2
+        if exercise in _NO_NAMES:
+            self.at = start
+            raise self.wrong("an exercise is expected")
+        self._read_on_as(exercise)
         groups: list[tuple[Set, ...]] = []
-        note = ""
+        self.notes = []
         while self.at < len(self.text):
             before = self.at
-            if found := self.take(_NOTE):
-                note = self.text[found.start("note") : found.end("note")].strip()
+            if self._note():
+                pass
             elif group := self._group():
                 groups.append(group)
             if self.at == before:
@@ -163,11 +195,29 @@ class _Line:
         if not groups:
             raise self.wrong(f"{exercise} has no sets: write them such as 3x8 80kg, or 5 km 25:30")
         sets = _weights_backward(groups)
-        return Entry(exercise, sets, note)
+        return Entry(exercise, sets, "; ".join(self.notes))
+
+    def _note(self) -> bool:
+        """Takes what stands in brackets, if that is next."""
+        if (found := self.take(_NOTE)) is None:
+            return False
+        if said := self.text[found.start("note") : found.end("note")].strip():
+            self.notes.append(said)
+        return True
+
+    def _read_on_as(self, exercise: str) -> None:
+        """What a number alone means goes by the exercise: 5k to run are kilometers, 20 push-ups are repetitions."""
+        rest = self.text[self.at :]
+        if "cardio" in muscles_of(exercise):
+            rest = _KILOMETERS.sub(r"\1km", rest)
+        elif exercise in COUNTED:
+            rest = _ONLY_NUMBER.sub(r"\1 reps", rest)
+        self.text = self.text[: self.at] + rest
+        self.lower = self.text.lower()
 
     def _name_follows(self) -> bool:
         return bool(re.match(r"[^\W\d_]", self.lower[self.at :])) and not any(
-            pattern.match(self.lower, self.at) for pattern in (_RPE, _BODY)
+            pattern.match(self.lower, self.at) for pattern in (_RPE, _BODY, _FAILURE)
         )
 
     def _group(self) -> tuple[Set, ...]:
@@ -180,6 +230,10 @@ class _Line:
             self.take(re.compile(" "))
             if rpe := self.take(_RPE):
                 sets = [replace(one, rpe=self._rpe(rpe["rpe"])) for one in sets]
+            elif self._note():
+                pass
+            elif self.take(_FAILURE):
+                sets = [replace(one, failure=True) for one in sets]
             elif self.take(_BODY):
                 sets = [replace(one, body=True) for one in sets]
                 said_weight = True
@@ -207,6 +261,9 @@ class _Line:
         return lambda one: replace(one, grams=sign * grams, unit=unit, body=body)
 
     def _sets(self) -> list[Set]:
+        if match := self.take(_MOST):
+            count = self._bounded(int(match["count"]), MAX_SETS, "sets")
+            return [Set(failure=True)] * count
         if match := self.take(_SETS):
             return self._by_times(match)
         if match := self.take(_ONLY_REPS):
@@ -284,7 +341,7 @@ def _weights_backward(groups: list[tuple[Set, ...]]) -> tuple[Set, ...]:
         first = group[0]
         if first.grams is not None or first.body:
             last = first
-        elif last is not None and last.grams is not None and first.reps is not None:
+        elif last is not None and last.grams is not None and (first.reps is not None or first.failure):
             grams, unit, body = last.grams, last.unit, last.body
             group = tuple(replace(one, grams=grams, unit=unit, body=body) for one in group)
         done.append(group)
@@ -319,6 +376,8 @@ def format_entry(entry: Entry) -> str:
 def _group_text(one: Set, count: int) -> str:
     if one.reps is not None:
         parts = [f"{count}x{one.reps}"]
+    elif one.failure and one.meters is None and one.seconds is None:
+        parts = [f"{count}xmax"]
     else:
         measures = [m for m in (_distance_text(one.meters), _time_text(one.seconds)) if m]
         if len(measures) == 2:  # there is no way to say how often
@@ -330,6 +389,8 @@ def _group_text(one: Set, count: int) -> str:
         parts.append("bw")
     if one.rpe is not None:
         parts.append(f"rpe {one.rpe:g}")
+    if one.failure and not parts[0].endswith("xmax"):
+        parts.append("to failure")
     return " ".join(parts)
 
 

@@ -42,8 +42,9 @@ def writable(settings: WorkspaceSettings, path: str) -> tuple[Path, Path]:
     base, relative = paths.contained(settings.dir, path)
     if not relative.parts:
         raise ModelError(f"{path!r} is the workspace itself", hint="name a file in it", code="bad_path")
-    protected = {name.casefold() for name in settings.protected}
-    if any(part.casefold().rstrip(". ") in protected for part in (*PurePosixPath(path).parts, *relative.parts)):
+    if len(relative.parts) > paths.MAX_DEPTH:
+        raise ModelError(f"{path[:80]!r}… lies more than {paths.MAX_DEPTH} folders deep", code="bad_path")
+    if paths.protects(settings.protected, (*PurePosixPath(path).parts, *relative.parts)):
         raise ModelError(
             f"{path!r} is protected: tools do not write it",
             hint="tell the user, who may do it by hand",

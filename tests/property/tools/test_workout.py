@@ -19,16 +19,17 @@ RPES = st.none() | st.integers(2, 20).map(lambda half: half / 2)
 @st.composite
 def weights(draw: st.DrawFn) -> Set:
     """A set with repetitions, as it can be written."""
-    rpe = draw(RPES)
+    rpe, failure = draw(RPES), draw(st.booleans())
+    reps = draw(REPS if not failure else st.none() | REPS)
     kind = draw(st.sampled_from(["none", "bar", "body", "added"]))
     if kind == "none":
-        return Set(reps=draw(REPS), rpe=rpe)
+        return Set(reps=reps, rpe=rpe, failure=failure)
     if kind == "body":
-        return Set(reps=draw(REPS), body=True, rpe=rpe)
+        return Set(reps=reps, body=True, rpe=rpe, failure=failure)
     unit = draw(UNITS)
     quarters = draw(st.integers(0, 2000)) if kind == "bar" else draw(st.integers(-400, 400).filter(bool))
     grams = round(quarters / 4 * GRAMS[unit])
-    return Set(reps=draw(REPS), grams=grams, unit=unit, body=kind == "added", rpe=rpe)
+    return Set(reps=reps, grams=grams, unit=unit, body=kind == "added", rpe=rpe, failure=failure)
 
 
 TIMED = st.builds(Set, seconds=st.integers(1, 86_399), meters=st.none() | st.integers(1, 99_999)) | st.builds(

@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from shared.compress import cap, clean_text, snippet
 
@@ -67,3 +69,26 @@ def test_snippet_cuts_at_a_word() -> None:
     assert snippet("one  two\nthree", 50) == "one two three"
     assert snippet("alpha beta gamma delta", 16) == "alpha beta…"
     assert len(snippet("x" * 500)) == 120
+
+
+def test_what_nobody_sees_is_left_out() -> None:
+    preview = "Your order\u034f \u200c \u00a0 \u034f \u200c \u00a0\u2007\u00ad has\ufeff left"
+    assert clean_text(preview) == "Your order has left"
+    assert clean_text("می\u200cخواهم 👩\u200d💻") == "می\u200cخواهم 👩\u200d💻", "between letters it is spelling"
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=40) | st.dictionaries(st.text(max_size=80), inner, max_size=20),
+    max_leaves=60,
+)
+
+
+@pytest.mark.property
+@given(value=JSON, limit=st.integers(200, 3_000), size=st.integers(1, 200))
+def test_json_is_json_however_it_is_cut(value: object, limit: int, size: int) -> None:
+    text = json.dumps([value] * size, ensure_ascii=False)
+    capped, cut = cap(text, limit, "a:" + "0" * 32)
+    assert len(capped) <= max(limit, 200) or not cut
+    assert isinstance(json.loads(capped), list | dict)
+    assert cut is (len(text) > limit)

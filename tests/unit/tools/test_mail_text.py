@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from shared.settings import Settings
 from workers.declare import Registry
 from workers.tools.mail import without_history
-from workers.tools.mail_body import fresh, html_text
+from workers.tools.mail_body import fresh, html_text, untracked
 from workers.tools.mail_box import fetched
 from workers.tools.mail_text import Address, decode, decode_header, parse
 
@@ -254,3 +254,18 @@ def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert (
         missing(accounts={"owner": account})["mail_list"] == "a package is not installed: pip install 'capataz[mail]'"
     )
+
+
+@pytest.mark.parametrize(
+    ("url", "short"),
+    [
+        ("https://e.org/a?utm_source=x&id=7&utm_medium=mail#top", "https://e.org/a?id=7#top"),
+        ("https://e.org/a?utm_source=x&fbclid=y", "https://e.org/a"),
+        ("https://e.org/a?id=7&next=/b?c=1", "https://e.org/a?id=7&next=/b?c=1"),
+        ("https://e.org/?", "https://e.org/"),
+        ("https://e.org/#a?utm_x=1", "https://e.org/#a?utm_x=1"),
+    ],
+)
+def test_links_without_what_only_counts_readers(url: str, short: str) -> None:
+    assert untracked(url) == short
+    assert html_text(f'<a href="{url.replace("&", "&amp;")}">here</a>') == f"here ({short})"

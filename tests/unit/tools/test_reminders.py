@@ -31,7 +31,7 @@ def _at(bench: Bench, seconds: float) -> Bench:
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[Reminder]:
     found: list[Reminder] = []
 
-    async def send(redis_url: str, one: Reminder) -> None:
+    async def send(settings: Any, one: Reminder) -> None:
         found.append(one)
 
     monkeypatch.setattr(workflows, "send", send)
@@ -212,3 +212,48 @@ def test_a_user_whose_name_is_anothers_gets_nothing(bench: Any, sent: list[Remin
 )
 def test_durations(seconds: int, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_a_year_ahead_is_told_once_in_the_users_zone(bench: Any, sent: list[Reminder]) -> None:
+    """Whatever is started anew in between: all that is known of it is in the archive."""
+    set_ = bench.run("reminder_add", text="Renovar el DNI", at="2027-11-09 09:30")
+    assert set_.value["at"] == "2027-11-09T09:30:00+01:00"
+    due = datetime(2027, 11, 9, 9, 30, tzinfo=MADRID).timestamp()
+    for seconds in (86_400.0, 200 * 86_400.0, due - NOW - 1):
+        assert not asyncio.run(any_due(_at(bench, seconds).services))
+    later = _at(bench, due - NOW)
+    later.run("workflow:due-reminders/deliver", inputs={})
+    (one,) = sent
+    assert _tell(later, one).text == "⏰ Recordatorio: Renovar el DNI"
+    assert not asyncio.run(any_due(_at(bench, due - NOW + 30 * 86_400).services))
+    late = _tell(_at(bench, due - NOW + 60), one, "r2")
+    assert late.value["told"] is False
+
+
+def test_what_is_sent_names_the_channels_and_a_later_claim_is_another_message(
+    make_bench: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    class Inbox:
+        @classmethod
+        def connect(cls, url: str, principal: str) -> Inbox:
+            assert principal == "ana"
+            return cls()
+
+        async def submit(self, text: str, **fields: Any) -> None:
+            asked.append(fields)
+
+        async def aclose(self) -> None:
+            pass
+
+    monkeypatch.setattr(workflows, "AsyncClient", Inbox)
+    channels = {"hook": {"kind": "webhook", "url": "https://example.org"}}
+    bench = make_bench(delivery={"users": {"ana": {"default": ["session", "hook"], "channels": channels}}})
+    bench.run("reminder_add", text="x", at="in 20 minutes")
+    for _ in range(2):  # one node, run twice
+        _at(bench, 1200).run("workflow:due-reminders/deliver", inputs={})
+    _at(bench, 1200 + CLAIM_MS / 1000).run("workflow:due-reminders/deliver", inputs={})
+    assert [one["deliver"] for one in asked] == [("hook",)] * 3
+    first, second, third = (one["id"] for one in asked)
+    assert first == second != third

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from shared.compress import SNIPPET_CHARS
 from shared.errors import ModelError
 from shared.settings import Settings
 from tests.unit.tools.test_web import Handler, answering, served
@@ -85,6 +86,22 @@ def test_searxng(make_bench: Any) -> None:
     assert output.value["results"][0]["title"] == "First & best"
     assert "One line and another" in output.seen
     assert output.seen.splitlines()[0] == "1. First & best"
+
+
+def test_the_model_is_shown_the_beginning_of_long_texts(make_bench: Any) -> None:
+    long = "word " * 200
+    output = called(
+        make_bench,
+        {"search": Site().page({"results": [{"title": long, "url": "https://example.org/", "content": long}]})},
+        lambda base: {"web": {"searxng_url": base}},
+        "web_search",
+        query="x",
+    )
+    title, url, text = (line.strip() for line in output.seen.splitlines())
+    assert len(text) <= SNIPPET_CHARS
+    assert len(title.removeprefix("1. ")) <= SNIPPET_CHARS
+    assert url == "https://example.org/"
+    assert SNIPPET_CHARS < len(output.value["results"][0]["text"]) <= 300
 
 
 def test_brave(make_bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:

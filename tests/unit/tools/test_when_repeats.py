@@ -169,3 +169,71 @@ def test_a_foreign_rule_is_refused() -> None:
     for rule in ("", "FREQ=SECONDLY", "FREQ=WEEKLY;BYDAY=XX", "nonsense"):
         with pytest.raises(WhenError):
             from_rule(rule)
+
+
+EVERYDAY = [
+    ("el último viernes de cada mes", "FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=9;BYMINUTE=0"),
+    ("every friday at noon", "FREQ=WEEKLY;BYDAY=FR;BYHOUR=12;BYMINUTE=0"),
+    ("todos los viernes a mediodía", "FREQ=WEEKLY;BYDAY=FR;BYHOUR=12;BYMINUTE=0"),
+    ("cada lunes por la mañana", "FREQ=WEEKLY;BYDAY=MO;BYHOUR=9;BYMINUTE=0"),
+    ("lunes, miércoles y viernes a las 18:30", "FREQ=WEEKLY;BYDAY=MO,WE,FR;BYHOUR=18;BYMINUTE=30"),
+    ("mon, wed, fri at 7am", "FREQ=WEEKLY;BYDAY=MO,WE,FR;BYHOUR=7;BYMINUTE=0"),
+    ("every mon/wed/fri at 7", "FREQ=WEEKLY;BYDAY=MO,WE,FR;BYHOUR=7;BYMINUTE=0"),
+    ("every day except sunday at 9", "FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR,SA;BYHOUR=9;BYMINUTE=0"),
+    ("todos los días menos el domingo a las 9", "FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR,SA;BYHOUR=9;BYMINUTE=0"),
+    ("weekdays at 8", "FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR;BYHOUR=8;BYMINUTE=0"),
+    ("de lunes a jueves a las 22:00", "FREQ=WEEKLY;BYDAY=MO,TU,WE,TH;BYHOUR=22;BYMINUTE=0"),
+    ("every second tuesday of the month at 10", "FREQ=MONTHLY;BYDAY=2TU;BYHOUR=10;BYMINUTE=0"),
+    ("cada segundo martes del mes", "FREQ=MONTHLY;BYDAY=2TU;BYHOUR=9;BYMINUTE=0"),
+    ("the first of every month", "FREQ=MONTHLY;BYMONTHDAY=1;BYHOUR=9;BYMINUTE=0"),
+    ("el día 5 de cada mes a las 10", "FREQ=MONTHLY;BYMONTHDAY=5;BYHOUR=10;BYMINUTE=0"),
+    ("cada día 15", "FREQ=MONTHLY;BYMONTHDAY=15;BYHOUR=9;BYMINUTE=0"),
+    ("every 15th", "FREQ=MONTHLY;BYMONTHDAY=15;BYHOUR=9;BYMINUTE=0"),
+    ("every two weeks on monday at 9", "FREQ=WEEKLY;INTERVAL=2;BYDAY=MO;BYHOUR=9;BYMINUTE=0"),
+    ("every other friday at 17:00", "FREQ=WEEKLY;INTERVAL=2;BYDAY=FR;BYHOUR=17;BYMINUTE=0"),
+    ("cada dos viernes", "FREQ=WEEKLY;INTERVAL=2;BYDAY=FR;BYHOUR=9;BYMINUTE=0"),
+    ("un viernes sí y otro no", "FREQ=WEEKLY;INTERVAL=2;BYDAY=FR;BYHOUR=9;BYMINUTE=0"),
+    ("fortnightly on monday", "FREQ=WEEKLY;INTERVAL=2;BYDAY=MO;BYHOUR=9;BYMINUTE=0"),
+    ("every fortnight", "FREQ=WEEKLY;INTERVAL=2;BYDAY=TU;BYHOUR=9;BYMINUTE=0"),
+    ("cada quincena", "FREQ=WEEKLY;INTERVAL=2;BYDAY=TU;BYHOUR=9;BYMINUTE=0"),
+    ("quarterly", "FREQ=MONTHLY;INTERVAL=3;BYMONTHDAY=10;BYHOUR=9;BYMINUTE=0"),
+    ("cada trimestre", "FREQ=MONTHLY;INTERVAL=3;BYMONTHDAY=10;BYHOUR=9;BYMINUTE=0"),
+    ("every hour", "FREQ=HOURLY"),
+    ("cada hora", "FREQ=HOURLY"),
+    ("cada media hora", "FREQ=MINUTELY;INTERVAL=30"),
+    ("every half hour", "FREQ=MINUTELY;INTERVAL=30"),
+    ("cada 15 minutos", "FREQ=MINUTELY;INTERVAL=15"),
+    ("every quarter of an hour", "FREQ=MINUTELY;INTERVAL=15"),
+    ("cada hora y media", "FREQ=MINUTELY;INTERVAL=90"),
+    ("once a week on sunday at 20:00", "FREQ=WEEKLY;BYDAY=SU;BYHOUR=20;BYMINUTE=0"),
+    ("una vez a la semana", "FREQ=WEEKLY;BYDAY=TU;BYHOUR=9;BYMINUTE=0"),
+    ("every evening at 8", "FREQ=DAILY;BYHOUR=20;BYMINUTE=0"),
+    ("cada tarde", "FREQ=DAILY;BYHOUR=16;BYMINUTE=0"),
+    ("nightly at 11pm", "FREQ=DAILY;BYHOUR=23;BYMINUTE=0"),
+    ("todas las noches a las once y media", "FREQ=DAILY;BYHOUR=23;BYMINUTE=30"),
+    ("cada año el 3 de mayo a las 9", "FREQ=YEARLY;BYMONTH=5;BYMONTHDAY=3;BYHOUR=9;BYMINUTE=0"),
+    ("every year on december 24 at noon", "FREQ=YEARLY;BYMONTH=12;BYMONTHDAY=24;BYHOUR=12;BYMINUTE=0"),
+    ("todos los años el 6 de enero", "FREQ=YEARLY;BYMONTH=1;BYMONTHDAY=6;BYHOUR=9;BYMINUTE=0"),
+    ("a final de cada mes", "FREQ=MONTHLY;BYMONTHDAY=-1;BYHOUR=9;BYMINUTE=0"),
+    ("a finales de cada mes", "FREQ=MONTHLY;BYMONTHDAY=-1;BYHOUR=9;BYMINUTE=0"),
+    ("at the end of every month", "FREQ=MONTHLY;BYMONTHDAY=-1;BYHOUR=9;BYMINUTE=0"),
+    ("every morning at 6:45 until december 1", "FREQ=DAILY;UNTIL=20261201T235959;BYHOUR=6;BYMINUTE=45"),
+    ("cada día a las 8 hasta el viernes", "FREQ=DAILY;UNTIL=20261113T235959;BYHOUR=8;BYMINUTE=0"),
+    ("saturdays and sundays at 10:30", "FREQ=WEEKLY;BYDAY=SA,SU;BYHOUR=10;BYMINUTE=30"),
+    ("los sábados y domingos a las 10 y media", "FREQ=WEEKLY;BYDAY=SA,SU;BYHOUR=10;BYMINUTE=30"),
+    ("los fines de semana a mediodía", "FREQ=WEEKLY;BYDAY=SA,SU;BYHOUR=12;BYMINUTE=0"),
+    ("martes y jueves a las 19h", "FREQ=WEEKLY;BYDAY=TU,TH;BYHOUR=19;BYMINUTE=0"),
+    ("cada 8 horas", "FREQ=HOURLY;INTERVAL=8"),
+    ("every six hours", "FREQ=HOURLY;INTERVAL=6"),
+    ("every 10 days at 9", "FREQ=DAILY;INTERVAL=10;BYHOUR=9;BYMINUTE=0"),
+    ("every weekday morning", "FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR;BYHOUR=9;BYMINUTE=0"),
+    ("every monday morning at 8", "FREQ=WEEKLY;BYDAY=MO;BYHOUR=8;BYMINUTE=0"),
+    ("each tuesday evening", "FREQ=WEEKLY;BYDAY=TU;BYHOUR=19;BYMINUTE=0"),
+]
+
+
+@pytest.mark.parametrize(("text", "rule"), EVERYDAY)
+def test_repetitions_as_people_write_them(text: str, rule: str) -> None:
+    found = parse_repeat(text, NOW)
+    assert found is not None
+    assert found[0].rule() == rule
