@@ -1,4 +1,4 @@
-"""Lexical scores: tf-idf over word stems and character n-grams, compared by cosine. Pure.
+"""Words as vectors: tf-idf over word stems and character n-grams. Pure.
 
 Character n-grams bring inflected and misspelt words near each other, which matters for short Spanish messages.
 """
@@ -6,33 +6,75 @@ Character n-grams bring inflected and misspelt words near each other, which matt
 from __future__ import annotations
 
 import math
+import zlib
+from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
 from coordinator.routing.text import stem, tokens
+from shared.encoder import Vectors
 
 _GRAMS = (3, 4)
+_HASHED = 512
 
 Scores = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.intp]
 
 
-def grams(word: str) -> list[str]:
+@lru_cache(maxsize=512)
+def grams(word: str) -> tuple[str, ...]:
     """The character n-grams of a token, whose ends count as spaces."""
     padded = f" {word} "
-    return [padded[at : at + size] for size in _GRAMS for at in range(len(padded) - size + 1)]
+    return tuple(padded[at : at + size] for size in _GRAMS for at in range(len(padded) - size + 1))
 
 
 def features(words: Sequence[str]) -> dict[str, float]:
     """The features of a message given as `tokens`, with their damped counts: stems, marked with `=`, and n-grams."""
-    counts: Counter[str] = Counter()
+    counts: defaultdict[str, int] = defaultdict(int)  # several times faster than a Counter for bags of this size
     for word in words:
         counts["=" + stem(word)] += 1
-        counts.update(grams(word))
+        for gram in grams(word):
+            counts[gram] += 1
     return _damped(counts)
+
+
+class WordVectors:
+    """Sentences as tf-idf vectors of a fixed length: each feature is added to, or taken from, the place it hashes to.
+
+    What the given sentences hold counts; the rest of a sentence only makes its vector shorter, so that the words of a
+    language or a subject that nobody gave examples of say little.
+    """
+
+    def __init__(self, sentences: Sequence[str]) -> None:
+        """Features are weighed by how few of `sentences` hold them."""
+        bags = [features(tokens(sentence)) for sentence in sentences]
+        self._idf = _idf(bags)
+        self._unseen = 1.0 + math.log(1 + len(bags))
+
+    def row(self, words: Sequence[str]) -> Vectors:
+        """The vector of a message given as `tokens`, at most of unit length, shape (512,)."""
+        places: list[int] = []
+        weights: list[float] = []
+        total = 0.0
+        for feature, tf in features(words).items():
+            idf = self._idf.get(feature)
+            weight = tf * (self._unseen if idf is None else idf)
+            total += weight * weight
+            if idf is not None:
+                mark = zlib.crc32(feature.encode("utf-8", "surrogatepass"))
+                places.append((mark >> 1) % _HASHED)
+                weights.append(weight if mark & 1 else -weight)
+        summed = np.bincount(np.array(places, dtype=np.intp), np.array(weights), minlength=_HASHED)
+        return np.asarray(summed / math.sqrt(total or 1.0), dtype=np.float32)
+
+    def rows(self, sentences: Sequence[str]) -> Vectors:
+        """The vectors of many sentences, shape (n, 512)."""
+        return np.array([self.row(tokens(sentence)) for sentence in sentences], np.float32).reshape(-1, _HASHED)
 
 
 class LexicalIndex:
@@ -44,66 +86,84 @@ class LexicalIndex:
         `by_words`: only words of a message that no class knows are compared by n-grams, which is several times faster
         over many classes.
         """
-        bags = [features(tokens(sentence)) for sentence in sentences]
-        seen = Counter(chain.from_iterable(bags))
         self._count = count
         self._by_words = by_words
-        self._unseen = 1.0 + math.log(1 + len(bags))
-        self._idf = {feature: 1.0 + math.log((1 + len(bags)) / (1 + n)) for feature, n in seen.items()}
-        self._postings = self._invert(bags, classes)
+        self._unseen = 1.0 + math.log(1 + len(sentences))
+        # Numbers in place of objects: there are some ten thousand features, and each is in several classes.
+        self._number: dict[str, int] = {}
+        held, damped, sizes = array("q"), array("d"), array("q")
+        for sentence in sentences:
+            bag = features(tokens(sentence))
+            held.extend(self._number.setdefault(feature, len(self._number)) for feature in bag)
+            damped.extend(bag.values())
+            sizes.append(len(bag))
+        numbers = np.array(held, dtype=np.intp)
+        seen = np.bincount(numbers, minlength=len(self._number))
+        idf = 1.0 + np.log((1 + len(sentences)) / (1 + seen))
+        self._idf = array("d", idf.tolist())
+        self._ends, self._at, self._share = self._invert(
+            numbers, np.array(damped) * idf[numbers], np.repeat(np.arange(len(sentences)), sizes), np.array(classes)
+        )
 
     def _invert(
-        self, bags: Sequence[dict[str, float]], classes: Sequence[int]
-    ) -> dict[str, tuple[npt.NDArray[np.intp], npt.NDArray[np.float64]]]:
-        sums: list[dict[str, float]] = [defaultdict(float) for _ in range(self._count)]
-        for bag, which in zip(bags, classes, strict=True):
-            weighted = {feature: tf * self._idf[feature] for feature, tf in bag.items()}
-            length = _length(weighted.values())
-            for feature, weight in weighted.items():
-                sums[which][feature] += weight / length
-        columns: dict[str, list[tuple[int, float]]] = defaultdict(list)
-        for which, row in enumerate(sums):
-            length = _length(row.values())
-            for feature, weight in row.items():
-                columns[feature].append((which, weight / length))
-        return {
-            feature: (np.array([at for at, _ in cells], dtype=np.intp), np.array([weight for _, weight in cells]))
-            for feature, cells in columns.items()
-        }
+        self, numbers: Ints, weights: Scores, sentences: Ints, classes: Ints
+    ) -> tuple[array[int], npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+        """For each feature where its part ends in what follows: classes, and the feature's weights in them.
+
+        Given are features of sentences with their weights; `classes` has one entry a sentence.
+        """
+        weights = weights / _lengths(weights, sentences)
+        cells, cell = np.unique(numbers * self._count + classes[sentences].astype(np.intp), return_inverse=True)
+        summed: Scores = np.bincount(cell, weights, minlength=len(cells)).astype(np.float64)
+        owners = cells % max(self._count, 1)
+        shares = summed / _lengths(summed, owners)
+        ends = np.cumsum(np.bincount(cells // max(self._count, 1), minlength=len(self._number)))
+        return array("q", ends.tolist()), owners.astype(np.int32), shares.astype(np.float32)
 
     def scores(self, words: Sequence[str]) -> Scores:
         """Cosine in 0..1 of a message given as `tokens` with every class, shape (count,)."""
         bag = self._words_first(words) if self._by_words else features(words)
+        numbers, idfs, ends, unseen = self._number, self._idf, self._ends, self._unseen**2
         total = 0.0
-        hits: list[npt.NDArray[np.intp]] = []
-        weights: list[npt.NDArray[np.float64]] = []
+        hits: list[npt.NDArray[np.int32]] = []
+        weights: list[npt.NDArray[np.float32]] = []
         for feature, tf in bag.items():
-            idf = self._idf.get(feature)
-            if idf is None:  # what no class knows makes the message less like any of them
-                total += (tf * self._unseen) ** 2
+            number = numbers.get(feature)
+            if number is None:  # what no class knows makes the message less like any of them
+                total += tf * tf * unseen
                 continue
-            total += (tf * idf) ** 2
-            at, weight = self._postings[feature]
-            hits.append(at)
-            weights.append(weight * (tf * idf))
+            weight = tf * idfs[number]
+            total += weight * weight
+            part = slice(ends[number - 1] if number else 0, ends[number])
+            hits.append(self._at[part])
+            weights.append(self._share[part] * weight)
         if not hits:
             return np.zeros(self._count)
         summed = np.bincount(np.concatenate(hits), np.concatenate(weights), minlength=self._count)
         return np.asarray(summed / math.sqrt(total), dtype=np.float64)
 
     def _words_first(self, words: Sequence[str]) -> dict[str, float]:
-        counts: Counter[str] = Counter()
+        counts: defaultdict[str, int] = defaultdict(int)
         for word in words:
             whole = "=" + stem(word)
             counts[whole] += 1
-            if whole not in self._idf:
-                counts.update(grams(word))
+            if whole not in self._number:
+                for gram in grams(word):
+                    counts[gram] += 1
         return _damped(counts)
 
 
-def _damped(counts: Counter[str]) -> dict[str, float]:
-    return {feature: 1.0 + math.log(count) for feature, count in counts.items()}
+def _idf(bags: Sequence[dict[str, float]]) -> dict[str, float]:
+    """The weight of each feature: the fewer of the sentences hold it, the more it says."""
+    seen = Counter(chain.from_iterable(bags))
+    return {feature: 1.0 + math.log((1 + len(bags)) / (1 + n)) for feature, n in seen.items()}
 
 
-def _length(values: Iterable[float]) -> float:
-    return math.sqrt(sum(value * value for value in values)) or 1.0
+def _damped(counts: Mapping[str, int]) -> dict[str, float]:
+    return {feature: 1.0 + math.log(count) if count > 1 else 1.0 for feature, count in counts.items()}
+
+
+def _lengths(weights: Scores, owners: Ints) -> Scores:
+    """For each weight the length of the vector of its owner, shape of `weights`."""
+    squares = np.bincount(owners, weights * weights)
+    return np.asarray(np.sqrt(squares)[owners], dtype=np.float64)

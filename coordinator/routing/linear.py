@@ -18,7 +18,7 @@ _SENTENCES_PER_AXIS = 8
 
 _SCALE = 8.0
 _RIDGE = 3e-3
-_STEPS = 120
+_STEPS = 50
 
 
 def means(vectors: Vectors, classes: Classes, count: int) -> Vectors:
@@ -69,23 +69,27 @@ class Whitening:
         return normalise(moved - ((moved @ self.axes.T) * (1 - self.gains)) @ self.axes)
 
 
-def logistic(vectors: Vectors, classes: Classes, count: int) -> Vectors:
+def logistic(vectors: Vectors, classes: Classes, count: int, shares: Vectors | None = None) -> Vectors:
     """Weights (count, dim) of a ridge-regularised multinomial logistic regression without intercept.
 
-    Small classes weigh more than their share (inverse square root of their size). Solved by Nesterov's accelerated
-    gradient with the step of the Hessian's bound, so it needs no line search and always takes the same time.
+    Small classes weigh more than their share (inverse square root of their size); `shares` (n,) are how much each row
+    counts, 1 where not given. Solved by Nesterov's accelerated gradient in the metric of a bound on all Hessians
+    (Boehning's), so it needs no line search and always takes the same time.
     """
     rows = vectors * np.float32(_SCALE)
     target = _indicator(classes, count)
-    weights = np.sqrt(1 / np.maximum(target.sum(axis=0), 1))[classes]
+    each = np.ones(len(rows), dtype=np.float32) if shares is None else shares
+    sizes = np.maximum(np.bincount(classes, weights=each, minlength=count), 1e-6)
+    weights = each / np.sqrt(sizes[classes])
     weights = (weights / weights.sum()).astype(np.float32)[:, None]
-    bound = np.float32(0.5 * np.linalg.eigvalsh((rows * weights).T @ rows)[-1] + _RIDGE)
+    bound = 0.5 * (rows * weights).T @ rows + _RIDGE * np.eye(rows.shape[1], dtype=np.float32)
+    metric = np.linalg.inv(bound).astype(np.float32)
     found: Vectors = np.zeros((rows.shape[1], count), dtype=np.float32)
     ahead = found
     pace = 1.0
     for _ in range(_STEPS):
         slope = rows.T @ ((softmax(rows @ ahead) - target) * weights) + np.float32(_RIDGE) * ahead
-        stepped: Vectors = ahead - slope / bound
+        stepped: Vectors = ahead - metric @ slope
         faster = (1 + (1 + 4 * pace * pace) ** 0.5) / 2
         ahead = stepped + np.float32((pace - 1) / faster) * (stepped - found)
         found, pace = stepped, faster

@@ -76,6 +76,11 @@ class Offer:
         """The names of the tools, in catalogue order."""
         return tuple(self._names[at] for at in np.flatnonzero(offered).tolist())
 
+    @property
+    def whole(self) -> Mask:
+        """All tools."""
+        return np.ones(len(self._names), dtype=np.bool_)
+
     def cost(self, tools: Mask) -> int:
         """An estimate of the tokens that the definitions of these tools take in a prompt."""
         return int(self._cost[tools].sum())

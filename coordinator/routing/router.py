@@ -3,8 +3,11 @@
 The first layer that is certain decides:
 
 - `explicit`: the caller named groups or tools; nothing else is asked.
-- `keywords`: words that belong to groups. Small talk is settled here too, with no group.
-- `sticky`: an answer to what was said before ("yes, do it"): the groups of the last turns.
+- `keywords`: words that belong to groups. One word by itself, or hints that are just enough, decide only where the
+  message is also like the examples of a group that they name. Small talk is settled here too, with no group, and what
+  a model knows by itself. A group that keywords name alone gets another one beside it when the message is clearly more
+  like that one's examples.
+- `sticky`: an answer to what was said before ("yes, do it", "and tomorrow?"): the groups of the last turns.
 - `centroids`: what the sentence means, by an encoder.
 - `all`: nothing is certain: the whole catalogue if it is small, else its best-ranked tools.
 
@@ -17,18 +20,19 @@ block for the encoder: milliseconds, seconds at its first call for a new catalog
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from coordinator.routing import smalltalk
-from coordinator.routing.keywords import KeywordIndex
-from coordinator.routing.lexical import Scores
+from coordinator.routing.keywords import Finding, KeywordIndex
+from coordinator.routing.lexical import LexicalIndex, Scores
 from coordinator.routing.offer import Mask, Offer
 from coordinator.routing.rank import ToolRanker
+from coordinator.routing.reading import read
 from coordinator.routing.semantic import SMALL_TALK, SemanticLayer
-from coordinator.routing.text import name_tokens, stem, tokens
+from coordinator.routing.text import name_tokens, tokens
 from shared.contract import Catalogue, GroupSpec
 from shared.encoder import Encoder
 from shared.errors import OperatorError
@@ -39,6 +43,10 @@ Layer = Literal["explicit", "sticky", "keywords", "centroids", "all"]
 
 _MARGIN = 2.0  # groups whose score is this near the best one's win with it
 _MOST_GROUPS = 3  # keywords of more groups at once are a heap of words, not a choice
+_NEARER = 0.03  # by so much a message must be more like the examples of another group than those of the named one
+_NEAREST = 2  # groups whose examples are most like a message, one of which a single word must agree with
+_CLEARLY = 0.05  # so much more like the examples of its group must a message be, for less than that to decide
+_ALIKE = 0.1  # and so much like them at least
 _SHORT = 2  # words of a message that, none of them a keyword, can only refer to what was said before
 _HEAD_CHARS, _TAIL_CHARS = 500, 150  # of a long message; what is asked stands at one of its ends
 _GROUP_WEIGHT = 0.05  # of a group's score in the rank of its tools; scores span some 10 points, tool scores 1
@@ -98,6 +106,8 @@ class Router:
         self._offer = Offer(catalogue.tools, [group.name for group in self._groups])
         self._keywords = KeywordIndex([(g.name, phrase) for g in self._groups for phrase in _phrases(g)])
         self._ranker = ToolRanker(catalogue.tools)
+        self._resemblance = _resemblance(self._groups)
+        self._mute = {group.name for group in self._groups if not any(group.examples.values())}
         self._semantic: SemanticLayer | None = None
         if encoder is not None and self._groups:
             ranked = len(catalogue.tools) > max_tools
@@ -115,7 +125,9 @@ class Router:
         verdict = self._spoken(message)
         if verdict is None and (self._semantic is None or not message.words):
             verdict = _Verdict("all", frozenset())
-        return None if verdict is None else self._decide(message, verdict)
+        if verdict is None or (self._semantic is not None and self._too_many(message, verdict)):
+            return None
+        return self._decide(message, verdict)
 
     def route(self, text: str, *, sticky: tuple[str, ...] = (), explicit: tuple[str, ...] = ()) -> Decision:
         """The decision, with the encoder where it is needed. Blocks.
@@ -125,13 +137,13 @@ class Router:
         if (fast := self.route_fast(text, sticky=sticky, explicit=explicit)) is not None:
             return fast
         message = self._read(text, sticky)
-        verdict = _Verdict("all", frozenset())
+        verdict = spoken = self._spoken(message)
         if self._semantic is not None:
             try:
-                verdict = self._meant(self._semantic, message)
+                verdict = self._meant(self._semantic, message, spoken)
             except OperatorError as error:
                 _log.warning("routing without the encoder: %s", error)
-        return self._decide(message, verdict)
+        return self._decide(message, verdict or _Verdict("all", frozenset()))
 
     def prepare(self) -> None:
         """Builds the centroids, or reads them from disk, ahead of the first message. Blocks; call it in a thread.
@@ -141,6 +153,15 @@ class Router:
         if self._semantic is not None:
             self._semantic.prepare()
 
+    @property
+    def tokens(self) -> int:
+        """An estimate of what the definitions of all tools take in a prompt."""
+        return self._offer.cost(self._offer.whole)
+
+    def spoken(self, text: str) -> list[tuple[str, tuple[str, ...]]]:
+        """The keywords and hints that layer 1 found in a message, with the groups they speak for, in order."""
+        return self._keywords.explain(read(text))
+
     def _read(self, text: str, sticky: tuple[str, ...]) -> _Message:
         if len(text) > _HEAD_CHARS + _TAIL_CHARS:
             text = f"{text[:_HEAD_CHARS]} {text[-_TAIL_CHARS:]}"
@@ -149,20 +170,71 @@ class Router:
 
     def _spoken(self, message: _Message) -> _Verdict | None:
         """Layer 1: what the words alone settle."""
-        stems = [stem(word) for word in message.words]
-        points = self._keywords.match(stems)
-        if points:
-            scores = {name: round(weight, 3) for name, weight in points.items()}
-            return _Verdict("keywords", frozenset(points), scores) if len(points) <= _MOST_GROUPS else None
-        kind = smalltalk.kind(stems)
-        wordless = not stems and message.text.strip() != ""  # a thumb up
-        if message.kept and (kind or wordless or 0 < len(stems) <= _SHORT):
+        words = read(message.text)
+        found = self._keywords.judge([] if smalltalk.is_all_talk(words) else words)
+        if not found.named and smalltalk.is_plain(words):
+            return _Verdict("keywords", frozenset())
+        if found.points:
+            certain = found.certain or self._resembles(message, found)
+            return self._named(message, found.points) if certain else self._alike(message, found.hinted)
+        kind = smalltalk.kind(words)
+        wordless = not words and message.text.strip() != ""  # a thumb up
+        if message.kept and (kind or wordless or 0 < len(words) <= _SHORT):
             return _Verdict("sticky", frozenset())
-        return _Verdict("keywords", frozenset()) if kind or wordless else None
+        if kind in ("talk", "answer") or wordless:
+            return _Verdict("keywords", frozenset())
+        return self._alike(message, found.hinted)
 
-    def _meant(self, semantic: SemanticLayer, message: _Message) -> _Verdict:
-        """Layer 2, and layer 3 when its best score is below the threshold."""
+    def _named(self, message: _Message, points: Mapping[str, float]) -> _Verdict | None:
+        """The verdict for the points of keywords; None when they speak for too many groups at once."""
+        if len(points) > _MOST_GROUPS:
+            return None
+        scores = {name: round(weight, 3) for name, weight in points.items()}
+        return _Verdict("keywords", frozenset(points) | self._second(message, points), scores)
+
+    def _resembles(self, message: _Message, found: Finding) -> bool:
+        """Whether one of the groups found is among those whose examples are most like the message.
+
+        One that has no examples is believed, and so is a keyword in a message that is like none.
+        """
+        if not self._mute.isdisjoint(found.points):
+            return True
+        likeness = self._resemblance.scores(message.words)
+        if found.named and likeness.max() < _ALIKE:
+            return True
+        near = {self._groups[at].name for at in likeness.argsort()[-_NEAREST:] if likeness[at] > 0}
+        return not near.isdisjoint(found.points)
+
+    def _alike(self, message: _Message, hinted: frozenset[str]) -> _Verdict | None:
+        """The group that a word, too little by itself, hints at, if its examples are clearly most like the message.
+
+        Scores are likeness.
+        """
+        if not hinted or len(self._groups) < _NEAREST:
+            return None
+        likeness = self._resemblance.scores(message.words)
+        best, next_ = likeness.argsort()[: -_NEAREST - 1 : -1]
+        name = self._groups[best].name
+        if name not in hinted or likeness[best] - likeness[next_] < _CLEARLY:
+            return None
+        return _Verdict("keywords", frozenset({name}), {name: round(float(likeness[best]), 3)})
+
+    def _second(self, message: _Message, points: Mapping[str, float]) -> frozenset[str]:
+        """The group whose examples the message is clearly more like than those of the only one that its keywords name:
+        "is the dentist still at nine" may have said one word too many."""
+        if len(points) != 1:
+            return frozenset()
+        [named] = (at for at, group in enumerate(self._groups) if group.name in points)
+        likeness = self._resemblance.scores(message.words)
+        best = int(likeness.argmax())
+        nearer = likeness[best] > max(likeness[named] + _NEARER, _ALIKE)
+        return frozenset({self._groups[best].name}) if nearer else frozenset()
+
+    def _meant(self, semantic: SemanticLayer, message: _Message, spoken: _Verdict | None) -> _Verdict:
+        """Layer 2, and layer 3 when its best score is below the threshold; of what layer 1 chose, the tools' ranks."""
         meaning = semantic.judge(message.text, message.words)
+        if spoken is not None:
+            return replace(spoken, likeness=meaning.tools)
         best = max(meaning.scores.values())
         groups = {name: score for name, score in meaning.scores.items() if name != SMALL_TALK}
         if best < 0:
@@ -179,15 +251,25 @@ class Router:
 
     def _decide(self, message: _Message, verdict: _Verdict) -> Decision:
         """From a verdict to tools: groups whole while they fit, then the best-ranked tools of those that do not."""
-        offer = self._offer
-        wanted = offer.mask(offer.groups if verdict.layer == "all" else verdict.chosen)
-        base = offer.always | offer.mask(message.kept)
-        new = wanted & ~base
-        room = self._max_tools - int(base.sum())
+        asked, base, room = self._asked(message, verdict)
+        new = asked & ~base
         if int(new.sum()) > room:
             # Groups of earlier turns may fill the bound; something new is offered all the same.
-            new = offer.best(new, self._ranks(message, verdict), max(room, self._max_tools // 4, 1))
-        return self._decision(verdict.layer, base | new, wanted | offer.mask(message.kept), verdict.scores)
+            new = self._offer.best(new, self._ranks(message, verdict), max(room, self._max_tools // 4, 1))
+        return self._decision(verdict.layer, base | new, asked, verdict.scores)
+
+    def _asked(self, message: _Message, verdict: _Verdict) -> tuple[Mask, Mask, int]:
+        """The tools of the verdict's groups and of the last turns', what is offered in any case, and room for more."""
+        offer = self._offer
+        kept = offer.mask(message.kept)
+        base = offer.always | kept
+        chosen = offer.mask(offer.groups if verdict.layer == "all" else verdict.chosen)
+        return chosen | kept, base, self._max_tools - int(base.sum())
+
+    def _too_many(self, message: _Message, verdict: _Verdict) -> bool:
+        """Whether tools have to be ranked for this verdict."""
+        asked, base, room = self._asked(message, verdict)
+        return int((asked & ~base).sum()) > room
 
     def _ranks(self, message: _Message, verdict: _Verdict) -> Scores:
         ranks = self._ranker.scores(message.words)
@@ -215,6 +297,12 @@ def _groups(catalogue: Catalogue) -> tuple[GroupSpec, ...]:
     described = {group.name: group for group in catalogue.groups}
     names = dict.fromkeys(tool.group for tool in catalogue.tools)
     return tuple(described.get(name) or GroupSpec(name=name, title=name) for name in names)
+
+
+def _resemblance(groups: Sequence[GroupSpec]) -> LexicalIndex:
+    """Likeness to the groups' own examples, by their words."""
+    pairs = [(text, at) for at, group in enumerate(groups) for texts in group.examples.values() for text in texts]
+    return LexicalIndex([text for text, _ in pairs], [at for _, at in pairs], len(groups))
 
 
 def _phrases(group: GroupSpec) -> list[str]:

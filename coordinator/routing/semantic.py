@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from coordinator.routing import calibrate, smalltalk, store
-from coordinator.routing.centroids import Centroids, Examples, background, combined
-from coordinator.routing.lexical import Scores
+from coordinator.routing.centroids import Centroids, Examples, Training, combined
+from coordinator.routing.lexical import Scores, WordVectors
 from coordinator.routing.rank import summary
 from shared.contract import GroupSpec, ToolSpec
 from shared.encoder import Encoder, one_thread
@@ -49,7 +49,8 @@ class SemanticLayer:
         """`rank_tools`: single tools get vectors too. Nothing is encoded yet."""
         pairs = [(group.name, sentence) for group in groups for sentence in _sentences(group, tools)]
         self._examples = Examples.of([*pairs, *((SMALL_TALK, sentence) for sentence in smalltalk.SENTENCES)])
-        self._lexical = self._examples.index()
+        self._texts = Training.texts(self._examples)
+        self._words = WordVectors(self._texts)
         self._summaries = [summary(tool) for tool in tools] if rank_tools else []
         self._encoder = encoder
         self._cache_dir = cache_dir
@@ -68,7 +69,7 @@ class SemanticLayer:
         """What `text`, whose `tokens` are `words`, means. Blocks for the encoder."""
         stored = self.prepare()
         vector = self._encoder.encode([text])
-        scores = stored.model.scores(vector, self._lexical.scores(words)[None, :])[0] - stored.model.threshold
+        scores = stored.model.scores(vector, self._words.row(words)[None, :])[0] - stored.model.threshold
         tools = None
         if len(stored.tools):
             tools = (stored.model.whitening.apply(vector) @ stored.tools.T)[0].astype(np.float64)
@@ -78,7 +79,7 @@ class SemanticLayer:
     def _load_or_build(self) -> store.Stored:
         examples = self._examples
         of_each = [examples.labels[which] for which in examples.classes]
-        key = store.digest(self._encoder, [of_each, examples.sentences, background(), self._summaries])
+        key = store.digest(self._encoder, [of_each, examples.sentences, self._texts, self._summaries])
         if self._cache_dir is not None and (found := store.load(self._cache_dir, key)) is not None:
             return found
         stored = self._build().rounded()
@@ -87,16 +88,14 @@ class SemanticLayer:
         return stored
 
     def _build(self) -> store.Stored:
-        examples, strangers = self._examples, background()
-        unique = list(dict.fromkeys([*examples.sentences, *strangers, *self._summaries]))
-        at = {sentence: index for index, sentence in enumerate(unique)}
+        unique = list(dict.fromkeys([*self._texts, *self._summaries]))
         vectors = self._encoder.encode(unique)
-        own = vectors[[at[sentence] for sentence in examples.sentences]]
-        unrelated = vectors[[at[sentence] for sentence in strangers]]
-        model = Centroids.fit(own, examples.classes, len(examples.labels), unrelated)
-        tools = vectors[[at[sentence] for sentence in self._summaries]]
+        encoded = dict(zip(unique, vectors, strict=True))
+        training = Training.of(self._examples, encoded, self._words)
+        model = Centroids.fit(training)
+        tools = np.array([encoded[sentence] for sentence in self._summaries], np.float32).reshape(-1, vectors.shape[1])
         return store.Stored(
-            model.with_threshold(calibrate.threshold(combined, examples, own, strangers, unrelated)),
+            model.with_threshold(calibrate.threshold(combined, training)),
             model.whitening.apply(tools) if len(tools) else tools,
         )
 

@@ -1,4 +1,4 @@
-"""The fitted layer 2 on disk: one small file per encoder and set of sentences, in half precision or bytes."""
+"""The fitted layer 2 on disk: one small file per encoder and set of sentences, in a byte or two a number."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from coordinator.routing.centroids import Centroids
 from coordinator.routing.linear import Whitening
 from shared.encoder import Encoder, Vectors
 
-_FORMAT = 2  # raise it with any change of the file or of how the model is fitted
+_FORMAT = 3  # raise it with any change of the file or of how the model is fitted
+_STEPS = 63  # of a matrix's numbers to either side of 0: less than a byte each once they are compressed
 _KEPT = 8  # files of other catalogues and encoders that may stay beside the newest
 _log = logging.getLogger(__name__)
 
@@ -83,30 +84,42 @@ def _prune(folder: Path, key: str) -> None:
 
 
 def _pack(stored: Stored) -> dict[str, Any]:
-    """Vectors that are only ranked by their angle are kept as bytes of their largest number, all else in half
-    precision."""
+    """Matrices as whole numbers, each row scaled by its largest one; all else in half precision."""
     model = stored.model
-    values = {
-        "centre": model.whitening.centre,
+    matrices = {
         "axes": model.whitening.axes,
-        "gains": model.whitening.gains,
         "centroids": model.centroids,
         "head": model.head,
+        "words": model.words,
         "elsewhere": model.elsewhere,
-        "threshold": np.array([model.threshold]),
-        "scales": np.abs(stored.tools).max(axis=1, initial=1e-6),
+        "tools": stored.tools,
     }
-    tools = np.rint(stored.tools / values["scales"][:, None] * 127).astype(np.int8)
-    return {"tools": tools} | {name: value.astype(np.float16) for name, value in values.items()}
+    values = {
+        "centre": model.whitening.centre,
+        "gains": model.whitening.gains,
+        "threshold": np.array([model.threshold]),
+    }
+    packed: dict[str, Any] = {name: value.astype(np.float16) for name, value in values.items()}
+    for name, rows in matrices.items():
+        scales = np.asarray(np.abs(rows).max(axis=1, initial=1e-6) / _STEPS, dtype=np.float32)
+        packed[name] = np.rint(rows / scales[:, None]).clip(-_STEPS, _STEPS).astype(np.int8)
+        packed[f"{name}_scales"] = scales
+    return packed
 
 
 def _unpack(values: dict[str, Any]) -> Stored:
-    whole = {name: value.astype(np.float32) for name, value in values.items()}
+    def matrix(name: str) -> Vectors:
+        return np.asarray(values[name] * values[f"{name}_scales"][:, None], dtype=np.float32)
+
+    def vector(name: str) -> Vectors:
+        return np.asarray(values[name], dtype=np.float32)
+
     model = Centroids(
-        Whitening(whole["centre"], whole["axes"], whole["gains"]),
-        whole["centroids"],
-        whole["head"],
-        whole["elsewhere"],
-        float(whole["threshold"][0]),
+        Whitening(vector("centre"), matrix("axes"), vector("gains")),
+        matrix("centroids"),
+        matrix("head"),
+        matrix("words"),
+        matrix("elsewhere"),
+        float(vector("threshold")[0]),
     )
-    return Stored(model, whole["tools"] / 127 * whole["scales"][:, None])
+    return Stored(model, matrix("tools"))

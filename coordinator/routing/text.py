@@ -15,6 +15,7 @@ _TOKEN = re.compile(r"[^\W_]+")
 _MARKS = {"Mn", "Me", "Cf"}  # accents, enclosing marks, zero-width characters
 
 _CLITIC = re.compile(r"(?:[mts]e)?l[aeo]$|[mt]e$")
+_NO_PLURAL = {"news"}  # "the new phone" is not about news
 _STEM_MIN = 5  # letters that must stay when an ending is cut
 
 
@@ -40,7 +41,7 @@ def name_tokens(name: str) -> list[str]:
     return tokens(_CAMEL.sub(" ", name))
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=2048)
 def stem(token: str) -> str:
     """A folded token without plural, Spanish enclitic pronouns, and the ending of infinitives in -ar.
 
@@ -48,7 +49,7 @@ def stem(token: str) -> str:
     one word together, so that a keyword list need not hold them all; the result need not be a word.
     """
     word = token
-    if len(word) >= 4 and word[-1] == "s" and word[-2] not in "sui":
+    if len(word) >= 4 and word[-1] == "s" and word[-2] not in "sui" and word not in _NO_PLURAL:
         word = word[:-1]
     cut = _CLITIC.search(word)
     if cut and cut.start() >= _STEM_MIN:

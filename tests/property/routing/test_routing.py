@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.routing.keywords import KeywordIndex
+from coordinator.routing.reading import read
 from coordinator.routing.router import Router
-from coordinator.routing.text import fold, stem, stems, tokens
+from coordinator.routing.text import fold, stem, tokens
 from tests.unit.routing.support import WordEncoder, catalogue, large
 
 pytestmark = pytest.mark.property
@@ -46,10 +49,45 @@ def test_a_stem_is_a_start_of_its_word(word: str) -> None:
     assert word.startswith(stem(word))
 
 
-@given(st.text(max_size=30), st.text(max_size=30), st.text(max_size=30))
+PHRASES = st.lists(
+    st.sampled_from(["nota", "send|write", "…", "mail", "<day>", "friday", "5x5", "a", "b"]), min_size=1, max_size=5
+).map(" ".join)
+
+
+@given(st.text(max_size=30), st.text(max_size=30).filter(lambda text: not set(text) & {"~", "|", "…"}), st.text())
 def test_a_phrase_is_found_wherever_it_stands(before: str, phrase: str, after: str) -> None:
-    found = KeywordIndex([("owner", phrase)]).match(stems(f"{before} {phrase} {after}"))
-    assert ("owner" in found) == bool(stems(phrase))
+    words = [*read(before), *read(phrase), *read(after)]
+    segments = read(" ".join(phrase.split()))
+    found = KeywordIndex([("owner", phrase)]).match([*read(before), *segments, *read(after)])
+    assert ("owner" in found) == bool(segments), words
+
+
+@given(PHRASES, st.lists(st.sampled_from(["nota", "send", "write", "mail", "friday", "a", "b", "5x5"]), max_size=12))
+def test_a_phrase_matches_its_alternatives_in_order_with_bounded_gaps(phrase: str, said: list[str]) -> None:
+    """Against a plain search by regular expression."""
+    words = [word for text in said for word in read(text)]
+    parts = [
+        "(?:" + "|".join(re.escape(read(a)[0]) for a in part.split("|")) + ") "
+        for part in phrase.split()
+        if part != "…"
+    ]
+    if not parts:
+        assert KeywordIndex([("owner", phrase)]).match(words) == {}
+        return
+    pattern, gap = "", False
+    for part in phrase.split():
+        if part == "…":
+            gap = pattern != ""
+            continue
+        pattern += (r"(?:\S+ ){0,6}" if gap else "") + parts.pop(0)
+        gap = False
+    spoken = "".join(f"{word} " for word in words)
+    expected = re.search(rf"(?<!\S){pattern}", spoken) is not None
+    found = KeywordIndex([("owner", phrase)]).match(words)
+    # A run of tokens is taken where it first fits, so a later place that would fit better is not tried.
+    assert not found or expected
+    if "…" not in phrase:
+        assert bool(found) == expected
 
 
 @settings(max_examples=200, deadline=None)

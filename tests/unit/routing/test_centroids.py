@@ -6,10 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from coordinator.routing import calibrate, store
-from coordinator.routing.centroids import Centroids, Examples, background, combined
-from coordinator.routing.lexical import LexicalIndex
+from coordinator.routing import calibrate, centroids, store
+from coordinator.routing.centroids import Centroids, Examples, Training, background, combined
+from coordinator.routing.lexical import LexicalIndex, WordVectors
 from coordinator.routing.linear import Whitening, clusters, logistic, means
 from coordinator.routing.router import Router
 from coordinator.routing.text import tokens
@@ -115,6 +117,14 @@ def test_the_head_separates_what_it_learnt_and_weighs_small_classes_up() -> None
     assert (answers == classes).mean() > 0.95
 
 
+def test_rows_count_by_their_shares_and_a_row_without_a_share_not_at_all() -> None:
+    rng = np.random.default_rng(5)
+    rows, classes = normalise(rng.normal(size=(30, 8))), np.arange(30) % 3
+    wrong, shares = (classes + 1) % 3, np.repeat(np.array([1, 0], np.float32), 30)
+    both = logistic(np.concatenate([rows, rows]), np.concatenate([classes, wrong]), 3, shares)
+    assert np.abs(both - logistic(rows, classes, 3)).max() < 0.01
+
+
 def test_clusters_stand_for_their_rows() -> None:
     rows = normalise(np.concatenate([np.eye(4, dtype=np.float32)[[i] * 10] for i in range(4)]))
     centres = clusters(rows, 4)
@@ -123,35 +133,153 @@ def test_clusters_stand_for_their_rows() -> None:
     assert len(clusters(rows[:3], 4)) == 3
 
 
+NONE = np.zeros(0)
+
+
 def test_cut_is_where_the_two_kinds_part() -> None:
-    assert 4 <= calibrate.cut(np.linspace(5, 9, 100), np.linspace(0, 4, 100)) <= 5.2
+    assert 4 <= calibrate.cut(np.linspace(5, 9, 100), NONE, np.linspace(0, 4, 100)) <= 5.2
+    assert 4 <= calibrate.cut(np.linspace(5, 9, 100), np.linspace(0, 4, 100), NONE) <= 5.2
 
 
 def test_cut_gives_up_little_where_the_kinds_mingle_but_never_accepts_half_of_what_it_should_not() -> None:
     inside = np.linspace(5, 9, 100)
-    mingled = calibrate.cut(inside, np.concatenate([np.linspace(0, 5, 60), np.linspace(5, 8.9, 40)]), 0.9)
-    assert (inside < mingled).mean() == 0.03
-    assert calibrate.cut(inside, np.linspace(4, 8.9, 101)) == pytest.approx(6.45)
+    mingled = calibrate.cut(inside, np.concatenate([np.linspace(0, 5, 60), np.linspace(5, 8.9, 40)]), NONE, 0.9)
+    assert (inside < mingled).mean() == 0.02
+    assert calibrate.cut(inside, np.linspace(4, 8.9, 101), NONE) == pytest.approx(6.5, abs=0.1)
+
+
+SCORES = st.lists(st.floats(-20, 20), max_size=30).map(np.array)
+
+
+@pytest.mark.property
+@given(SCORES.filter(len), SCORES, SCORES)
+def test_a_cut_accepts_nearly_all_that_it_should_or_refuses_half_of_what_it_should(
+    inside: np.ndarray, near: np.ndarray, far: np.ndarray
+) -> None:
+    found = calibrate.cut(inside, near, far)
+    kinds = [kind for kind in (near, far) if len(kind)]
+    assert min(scores.min() for scores in (inside, *kinds)) <= found <= max(scores.max() for scores in (inside, *kinds))
+    lost = (inside < found).mean()
+    assert lost <= 0.02 + 1 / len(inside) or found in np.concatenate(kinds) or found in inside
+    if lost > 0.02 + 1 / len(inside):
+        below = np.unique(np.concatenate([inside, *kinds]))
+        before = below[below < found].max()
+        assert np.mean([(kind < before).mean() for kind in kinds]) < 0.5
+
+
+def test_near_misses_and_strangers_weigh_the_same_in_the_cut_however_many_there_are() -> None:
+    inside, near, far = np.linspace(5, 9, 100), np.linspace(3, 7, 40), np.linspace(0, 5, 30)
+    assert calibrate.cut(inside, np.repeat(near, 50), far) == calibrate.cut(inside, near, far)
+    assert calibrate.cut(inside, NONE, NONE) == 5.0
+
+
+def training(pairs: list[tuple[str, str]]) -> Training:
+    examples = Examples.of(pairs)
+    texts = Training.texts(examples)
+    return Training.of(examples, dict(zip(texts, WordEncoder().encode(texts), strict=True)))
+
+
+def pairs() -> list[tuple[str, str]]:
+    return [(g.name, s) for g in catalogue().groups for sentences in g.examples.values() for s in sentences]
 
 
 def test_the_threshold_tells_strangers_from_examples() -> None:
+    learnt = training(pairs())
+    threshold = calibrate.threshold(combined, learnt)
+    scorer = combined(learnt)
+    assert scorer(learnt.examples.sentences, learnt.own.meant).max(axis=1).min() > threshold
+    assert np.median(scorer(learnt.strangers, learnt.unrelated.meant).max(axis=1)) < threshold
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_classes_of_one_sentence_have_a_threshold_too(count: int) -> None:
+    single = list({label: (label, sentence) for label, sentence in pairs()}.values())[:count]
+    learnt = training(single)
+    threshold = calibrate.threshold(combined, learnt)
+    scores = combined(learnt)(learnt.examples.sentences, learnt.own.meant)
+    assert np.isfinite(threshold)
+    assert scores.argmax(axis=1).tolist() == list(range(len(single)))
+
+
+def test_examples_of_a_class_that_no_other_fold_knows_are_not_held_against_the_threshold() -> None:
+    several = [(label, sentence) for label, sentence in pairs() if label != "music"]
+    alone = training([*several, ("music", "play some soft jazz")])
+    seen: list[tuple[str, ...]] = []
+
+    def fit(part: Training) -> centroids.Scorer:
+        labels = part.examples.labels
+        return lambda sentences, _asked: np.array(
+            [[9.0 if s != "play some soft jazz" else -9.0] * len(labels) for s in sentences]
+        ).reshape(-1, len(labels))
+
+    def watched(part: Training) -> centroids.Scorer:
+        seen.append(part.examples.labels)
+        return fit(part)
+
+    calibrate.threshold(watched, alone)
+    assert any("music" not in labels for labels in seen)
+    accepted = training(several)
+    assert calibrate.threshold(fit, alone) == calibrate.threshold(fit, accepted) == 9.0
+
+
+def test_a_part_of_the_training_keeps_sentences_vectors_and_names_together() -> None:
+    whole = training(pairs())
+    chosen = whole.examples.classes != 0
+    part = whole.where(chosen, np.arange(len(whole.strangers)) < 10)
+    assert part.examples.labels == whole.examples.labels[1:]
+    assert part.strangers == whole.strangers[:10]
     encoder = WordEncoder()
-    pairs = [(g.name, s) for g in catalogue().groups for sentences in g.examples.values() for s in sentences]
-    examples = Examples.of(pairs)
-    vectors, unrelated = encoder.encode([s for _, s in pairs]), encoder.encode(list(background()))
-    threshold = calibrate.threshold(combined, examples, vectors, background(), unrelated)
-    scorer = combined(examples, vectors, unrelated)
-    assert scorer([s for _, s in pairs], vectors).max(axis=1).min() > threshold
+    for rows, texts in (
+        (part.own, part.examples.sentences),
+        (part.names, part.examples.names),
+        (part.unrelated, part.strangers),
+    ):
+        assert np.array_equal(rows.meant, encoder.encode(list(texts)))
+        assert np.array_equal(rows.spoken, whole.words.rows(texts))
 
 
-def test_half_precision_changes_no_answer() -> None:
-    rows, classes = cloud(3)
-    stored = store.Stored(Centroids.fit(rows, classes, 6, cloud(4)[0]).with_threshold(1.25), rows[:2])
-    nothing = np.zeros((len(rows), 6))
-    before, after = stored.model.scores(rows, nothing), stored.rounded().model.scores(rows, nothing)
+NAMED = {
+    "buy_ticket": ("two seats for saturday", "i need to get on that train"),
+    "openWindow": ("some fresh air would be nice", "let the breeze in"),
+    "find-recipe": ("what can i cook with rice", "something with leeks for dinner"),
+}
+
+
+def test_names_of_classes_count_as_examples_when_they_fit_theirs() -> None:
+    def answers(labels: dict[str, str]) -> list[str]:
+        learnt = training([(labels[name], sentence) for name, sentences in NAMED.items() for sentence in sentences])
+        asked = ["ticket buy", "window open", "recipe find"]
+        scores = combined(learnt)(asked, WordEncoder().encode(asked))
+        back = {label: name for name, label in labels.items()}
+        return [back[learnt.examples.labels[at]] for at in scores.argmax(axis=1)]
+
+    assert Examples.of([(name, "") for name in NAMED]).names == ("buy ticket", "open window", "find recipe")
+    assert answers({name: name for name in NAMED}) == list(NAMED)
+    misleading = dict(zip(NAMED, [*list(NAMED)[1:], next(iter(NAMED))], strict=True))
+    learnt = training([(misleading[name], sentence) for name, sentences in NAMED.items() for sentence in sentences])
+    scores = combined(learnt)(learnt.examples.sentences, learnt.own.meant)
+    assert (scores.argmax(axis=1) == learnt.examples.classes).all()
+
+
+def test_what_is_kept_changes_no_answer() -> None:
+    learnt = training(pairs())
+    stored = store.Stored(Centroids.fit(learnt).with_threshold(1.25), learnt.own.meant[:2])
+    before = stored.model.scores(learnt.own.meant, learnt.own.spoken)
+    after = stored.rounded().model.scores(learnt.own.meant, learnt.own.spoken)
     assert stored.rounded().model.threshold == 1.25
     assert np.abs(before - after).max() < 0.05
     assert (before.argmax(1) == after.argmax(1)).all()
+
+
+def test_word_vectors_bring_like_words_near_and_shorten_what_they_do_not_know() -> None:
+    words = WordVectors(["guarda la receta", "pon música", "what will the weather be"])
+    saved, played, inflected, foreign = words.rows(["guarda la receta", "pon música", "guardame recetas", "xyz qqq"])
+    assert np.linalg.norm(saved) == pytest.approx(1, abs=0.2), "but for places that features share"
+    assert saved @ inflected > 0.3 > abs(saved @ played)
+    assert np.linalg.norm(inflected) < np.linalg.norm(saved)
+    assert not foreign.any()
+    assert words.rows([]).shape == (0, len(saved))
+    assert not words.row([]).any()
 
 
 def test_the_lexical_index_scores_in_zero_to_one_and_knows_its_own_sentence() -> None:

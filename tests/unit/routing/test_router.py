@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from coordinator.routing.router import Decision, Router
-from shared.contract import Catalogue
+from shared.contract import Catalogue, GroupSpec
 from shared.encoder import Vectors
 from shared.errors import OperatorError
-from tests.unit.routing.support import WordEncoder, catalogue, large, tool
+from tests.unit.routing.support import MUSIC, NOTES, WEATHER, WordEncoder, catalogue, large, tool
 
 
 def fast(text: str, *, sticky: tuple[str, ...] = (), explicit: tuple[str, ...] = ()) -> Decision:
@@ -54,7 +54,7 @@ def test_explicit_names_of_tools_and_groups_skip_routing() -> None:
 
 
 def test_nothing_certain_in_a_small_catalogue_offers_all_of_it() -> None:
-    decision = fast("quién pintó las meninas")
+    decision = fast("el cuadro de las meninas")
     assert decision.layer == "all"
     assert decision.tools == tuple(t.name for t in catalogue().tools)
     assert decision.tokens_saved == 0
@@ -95,6 +95,26 @@ def test_keywords_of_many_groups_at_once_settle_nothing() -> None:
     router = Router(Catalogue(tools=groups))
     assert router.route("alfa bravo charlie").layer == "keywords"
     assert router.route("alfa bravo charlie delta").layer == "all"
+
+
+def test_a_single_word_decides_only_where_the_message_is_like_its_group() -> None:
+    assert fast("la lluvia").layer == "keywords"
+    assert fast("find what i kept about the insurance album").layer == "all"
+    assert fast("find what i kept about the insurance on that album, or another song").groups == ("notes", "music")
+
+
+def test_a_word_that_says_too_little_decides_where_the_message_is_clearly_like_its_group() -> None:
+    hinted = MUSIC.model_copy(update={"keywords": {"en": ("~jazz",)}})
+    router = Router(catalogue().model_copy(update={"groups": (NOTES, WEATHER, hinted)}))
+    assert router.route("play some soft jazz").groups == ("music",)
+    assert router.route("keep the cake recipe of the jazz bar").layer == "all"
+    assert fast("play some soft tunes").layer == "all"
+
+
+def test_what_a_model_knows_by_itself_needs_no_tools() -> None:
+    decision = fast("translate this to french")
+    assert (decision.layer, decision.groups) == ("keywords", ())
+    assert fast("translate my note to french").groups == ("notes",)
 
 
 def test_a_long_message_is_judged_by_its_ends() -> None:
@@ -147,3 +167,38 @@ def test_an_encoder_out_of_order_leaves_the_message_uncertain(caplog: pytest.Log
     decision = Router(catalogue(), BrokenEncoder()).route("sube el volumen del jazz en el altavoz")
     assert (decision.layer, len(decision.tools)) == ("all", 7)
     assert "the endpoint is down" in caplog.text
+
+
+def test_a_group_that_the_message_is_clearly_more_like_comes_beside_the_named_one() -> None:
+    decision = fast("pon algo de jazz suave en el altavoz y apunta")
+    assert (decision.layer, decision.groups) == ("keywords", ("notes", "music"))
+    assert decision.scores == {"notes": 1.0}
+    assert fast("apunta la matrícula del coche").groups == ("notes",)
+
+
+def test_what_is_all_small_talk_is_that_whatever_its_words_name() -> None:
+    greeting = GroupSpec(name="help", title="Help", keywords={"en": ("thanks for your help",)})
+    router = Router(Catalogue(tools=(tool("help_me", "help"),), groups=(greeting,)))
+    assert router.route("great, thanks for your help").groups == ()
+    assert router.route("thanks for your help with the tax form").groups == ("help",)
+
+
+def test_a_named_group_that_is_too_large_is_ranked_by_meaning_where_that_is_known() -> None:
+    spoken = "server1: merge the photo"
+    encoder = WordEncoder()
+    router = Router(large(), encoder)
+    assert router.route_fast(spoken) is None
+    assert Router(large()).route_fast(spoken) is not None
+    decision = router.route(spoken)
+    assert (decision.layer, decision.partial, len(decision.tools)) == ("keywords", ("server1",), 24)
+    assert encoder.calls[-1] == [spoken]
+    broken = Router(large(), BrokenEncoder()).route(spoken)
+    assert (broken.layer, broken.partial) == ("keywords", ("server1",))
+
+
+@pytest.mark.parametrize(
+    "text", ["¿y en Sevilla?", "and in London?", "mejor el martes", "no, make it five", "the second one"]
+)
+def test_what_takes_up_the_turn_before_is_a_follow_up_only_where_there_was_one(text: str) -> None:
+    assert fast(text, sticky=("music",)).layer == "sticky"
+    assert fast(text).layer != "sticky"

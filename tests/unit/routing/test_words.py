@@ -6,7 +6,8 @@ import pytest
 
 from coordinator.routing import smalltalk
 from coordinator.routing.keywords import KeywordIndex
-from coordinator.routing.text import fold, name_tokens, stem, stems, tokens
+from coordinator.routing.reading import read
+from coordinator.routing.text import fold, name_tokens, stem, tokens
 
 
 def test_folding_drops_case_accents_and_invisible_characters() -> None:
@@ -63,21 +64,95 @@ def index() -> KeywordIndex:
 
 
 def test_keywords_are_whole_tokens() -> None:
-    assert index().match(stems("es notable el anotador")) == {}
-    assert index().match(stems("Busca mis NOTAS")) == {"notes": 1.0}
+    assert index().match(read("es notable el anotador")) == {}
+    assert index().match(read("Busca mis NOTAS")) == {"notes": 1.0}
 
 
 def test_the_longest_phrase_uses_up_its_tokens() -> None:
-    assert index().match(stems("toca la nota musical")) == {"music": 2.0}
-    assert index().match(stems("una nota y la nota musical")) == {"notes": 1.0, "music": 2.0}
+    assert index().match(read("toca la nota musical")) == {"music": 2.0}
+    assert index().match(read("una nota y la nota musical")) == {"notes": 1.0, "music": 2.0}
 
 
 def test_a_shared_phrase_is_worth_less_and_repeating_adds_nothing() -> None:
-    assert index().match(stems("documento, documento")) == {"files": 0.5, "web": 0.5}
+    assert index().match(read("documento, documento")) == {"files": 0.5, "web": 0.5}
 
 
 def test_a_phrase_without_letters_is_ignored() -> None:
-    assert KeywordIndex([("a", "¿?"), ("a", "")]).match(stems("¿?")) == {}
+    assert KeywordIndex([("a", "¿?"), ("a", "")]).match(read("¿?")) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("lee notas_2023.md", "lee <file>"),
+        ("mira https://example.org/notas y www.example.com", "mira <url> y <url>"),
+        ("escribe a ana.gil@example.org", "escribe a <address>"),
+        ("r/spain", "<subreddit>"),
+        ("every Friday at six", "every <day> <time>"),
+        ("mañana a las 5", "manana <time>"),
+        ("el 15 % de 1.340,50", "el <percent> de <number>"),
+        ("348 * 17", "<sum>"),
+        ("hoy 5x5", "hoy <sets>"),
+        ("3 cups in grams", "<number> <unit> in <unit>"),
+        ("on the 4th of July", "on the <date> of <month>"),
+        ("gaviota2019 s3", "gaviota2019 s3"),
+        ("every <day>", "every <day>"),
+    ],
+)
+def test_what_has_a_telling_form_is_read_as_its_kind(text: str, expected: str) -> None:
+    assert " ".join(read(text)) == expected
+
+
+def points(phrases: dict[str, tuple[str, ...]], text: str) -> dict[str, float]:
+    return KeywordIndex([(owner, phrase) for owner, own in phrases.items() for phrase in own]).match(read(text))
+
+
+def test_alternatives_stand_for_each_other_and_count_once() -> None:
+    mail = {"mail": ("send|write … mail|email",)}
+    assert points(mail, "write her an email") == points(mail, "send a mail") == {"mail": 2.0}
+    assert points(mail, "send a mail, then write an email") == {"mail": 2.0}
+    assert points(mail, "send a parcel") == {}
+
+
+def test_a_gap_is_bounded() -> None:
+    gap = {"mail": ("send … mail",)}
+    assert points(gap, "send one two three four five six mail") == {"mail": 2.0}
+    assert points(gap, "send one two three four five six seven mail") == {}
+
+
+def test_of_equally_long_phrases_that_which_ends_first_wins() -> None:
+    pictures = {"media": ("make … picture|cover",), "vision": ("picture",)}
+    assert points(pictures, "make a picture for the cover") == {"media": 2.0}
+
+
+def test_behind_a_leader_only_the_strongest_other_owner_stays() -> None:
+    phrases = {"reminders": ("remind …",), "mail": ("mail",), "files": ("the file",), "web": ("~bank",)}
+    assert set(points(phrases, "remind me to mail the file to the bank")) == {"reminders", "files"}
+    assert set(points(phrases, "mail the file and remind me")) == {"reminders", "mail", "files"}
+    assert set(points(phrases, "remind me tomorrow")) == {"reminders"}
+
+
+def test_a_hint_counts_only_with_another_or_with_a_keyword() -> None:
+    phrases = {"calendar": ("meeting", "~dentist|doctor", "~<day>"), "mail": ("mail",), "web": ("~friday prayer",)}
+    assert points(phrases, "the dentist") == {}
+    assert points(phrases, "the dentist or the doctor") == {}  # two alternatives of one hint
+    assert points(phrases, "the dentist on friday") == {"calendar": 1.0}
+    assert points(phrases, "a meeting on friday") == {"calendar": 1.5}
+    assert points(phrases, "mail the dentist on friday") == {"calendar": 1.0, "mail": 1.0}
+
+
+def test_hints_have_what_keywords_leave() -> None:
+    phrases = {"web": ("~look for the",), "files": ("the file",)}
+    assert points(phrases, "look for the file") == {"files": 2.0}
+
+
+def test_what_was_found_can_be_explained() -> None:
+    index = KeywordIndex([("reminders", "remind …"), ("mail", "send … mail"), ("calendar", "~<day>")])
+    assert index.explain(read("remind me on friday to send the mail")) == [
+        ("remind …", ("reminders",)),
+        ("~<day>", ("calendar",)),
+        ("send … mail", ("mail",)),
+    ]
 
 
 def test_cover_finds_the_sequence_that_the_longest_phrase_would_miss() -> None:
@@ -99,6 +174,14 @@ def test_cover_finds_the_sequence_that_the_longest_phrase_would_miss() -> None:
         ("yes, do it", "answer"),
         ("ok gracias, el segundo", "answer"),
         ("the last one please", "answer"),
+        ("thank you, you saved my afternoon", "talk"),
+        ("uf, qué día llevo", "talk"),
+        ("jaja ya te digo", "talk"),
+        ("¿y en Sevilla?", "follow"),
+        ("no, better on friday", "follow"),
+        ("what about Ana", "follow"),
+        ("thank you, can you book a table", None),
+        ("qué día tenía la revisión", None),
         ("por favor", None),
         ("hola, recuérdame comprar pan", None),
         ("thanks, now open the contract", None),
@@ -106,4 +189,4 @@ def test_cover_finds_the_sequence_that_the_longest_phrase_would_miss() -> None:
     ],
 )
 def test_small_talk_and_answers(text: str, expected: str | None) -> None:
-    assert smalltalk.kind(stems(text)) == expected
+    assert smalltalk.kind(read(text)) == expected
