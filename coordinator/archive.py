@@ -123,7 +123,7 @@ def run_record(run: str, session: str, principal: str, epoch: str, entries: list
         ended_ms=int(closed.partition("-")[0]),
         state=runs.RunState(end.state),
         finish_reason=end.finish_reason,
-        question=message.text[:2000] or f"[workflow {message.workflow}]",
+        question=runs.question_of(message.text, message.workflow),
         answer=end.answer,
         error_code=end.error.code if end.error else "",
         error=end.error.message if end.error else "",

@@ -170,7 +170,7 @@ class Handle:
         change: Change,
         reply: Reply,
         *,
-        follow_up: QueuedMessage | None = None,
+        follow_ups: Sequence[QueuedMessage] = (),
         up: tuple[str, str, NodeResult] | None = None,
         force: bool = False,
     ) -> bool:
@@ -182,7 +182,7 @@ class Handle:
             await self._settled()
         await self.events.flush()
         whole = change.behind(self._carried)
-        work = self.state.finish(self.lease, whole, reply, follow_up=follow_up, up=up, force=force)
+        work = self.state.finish(self.lease, whole, reply, follow_ups=follow_ups, up=up, force=force)
         ended = await self._carry_through(work)
         if ended:
             self._carried = None

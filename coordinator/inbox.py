@@ -13,9 +13,12 @@ from typing import Any
 from shared.errors import UserError
 from shared.ids import NAME, run_id, run_of
 from shared.messages import Command, Control, ErrorInfo, Message, QueuedMessage, Reply, parse_entry
+from shared.names import WORKFLOW_PLAYBOOK, WORKFLOW_SCHEDULE, may_open
 from shared.settings import LimitSettings
 
 RAW_CHARS = 4000
+ORDERS = {"schedule": WORKFLOW_SCHEDULE, "playbook": WORKFLOW_PLAYBOOK}
+"""Commands whose work is in the archive, and the workflows that do it."""
 
 
 def entry_ms(entry_id: str) -> int:
@@ -33,18 +36,29 @@ def classify(
         if isinstance(entry, Message) and entry.kind == "message" and entry.agent not in agents:
             known = ", ".join(sorted(agents))
             raise UserError(f"there is no agent {entry.agent!r}", code="unknown_agent", hint=f"known: {known}")
+        for session in _named(entry):
+            if not may_open(session, principal):
+                hint = "choose a name that does not begin with a dot"
+                raise UserError(f"the session {session!r} is the system's own", code="forbidden", hint=hint)
     except UserError as error:
         return reject(entry_id, fields, error)
     if isinstance(entry, Control):
         return base | _control(entry)
     if isinstance(entry, Command):
-        return base | _command(entry)
+        return base | (_order(entry, entry_id, principal) if entry.command in ORDERS else _command(entry))
     return base | _message(entry, entry_id, principal)
 
 
 def reject(entry_id: str, fields: Mapping[str, str], error: UserError) -> dict[str, Any]:
     """The decision to refuse an entry: answered on its reply path and kept with the reason."""
     return {"entry": entry_id, "raw": _raw(fields)} | _rejection(error, fields)
+
+
+def _named(entry: Message | Control | Command) -> list[str]:
+    """The sessions that an entry opens if there are none of these names."""
+    if isinstance(entry, Control):
+        return []
+    return [entry.session, str(entry.params.get("to", ""))] if entry.kind == "command" else [entry.session]
 
 
 def _message(entry: Message, entry_id: str, principal: str) -> dict[str, Any]:
@@ -93,6 +107,19 @@ def _command(entry: Command) -> dict[str, Any]:
         "set": {n: str(v) for n, v in entry.params.items() if v is not None} if entry.command == "set" else {},
         "reply_to": entry.reply_to or "",
     }
+
+
+def _order(entry: Command, entry_id: str, principal: str) -> dict[str, Any]:
+    """A command whose work is in the archive: the message of a workflow that does it, and answers when it is done."""
+    message = Message(
+        kind="workflow",
+        workflow=ORDERS[entry.command],
+        session=entry.session,
+        id=entry.id,
+        params=entry.params,
+        reply_to=entry.reply_to,
+    )
+    return _message(message, entry_id, principal)
 
 
 def _rejection(error: UserError, fields: Mapping[str, str]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -25,7 +26,7 @@ from coordinator.retention import Retention
 from coordinator.supervision import Supervision
 from shared.artifacts import SqlArtifacts
 from shared.broker import make_app
-from shared.encoder import PackagedEncoder
+from shared.embeddings import encoder_of
 from shared.errors import ArchiveUnavailable, CapatazError, ConfigError, StateUnavailable
 from shared.failover import Failover, price_by
 from shared.ids import process_id
@@ -141,7 +142,7 @@ class Coordinator:
         self._publisher = Publisher(
             make_app(settings), self._key, settings.coordinator.batch, self._directory.workers_of
         )
-        encoder = PackagedEncoder() if settings.routing.encoder == "packaged" else None
+        encoder = encoder_of(settings, os.environ)
         artifacts = SqlArtifacts(self._database, ttl_s=settings.retention.artifacts_s)
         agents = Agents(settings.coordinator.agents_dir)
         self._chooser = ToolChooser(self._directory, encoder, settings.data.dir, settings.routing.max_tools)

@@ -29,6 +29,7 @@ from coordinator.graph.elide import elidable, elide
 from coordinator.graph.plan_tool import PLAN, parse_plan, report
 from coordinator.graph.turn import MOST_CALLS, TurnGraph, skipped, skipped_step
 from coordinator.loop import decide as d
+from coordinator.loop.claims.run import earlier
 from coordinator.loop.guard import LOOP_ENDED, REPEATED, LoopGuard
 from coordinator.loop.planning import plan_calls, stop_loops, turn_graph, unadopted
 from shared.artifacts import content_handle
@@ -92,10 +93,12 @@ class _Run:
         self._planned: dict[str, Node] = {}
         self._refused: dict[str, str] = {}
         self._entry = ""
+        self._session = SessionFold()
 
-    def before(self, entry: Stored, run: RunFold) -> None:
-        """Decides again what this entry was decided to be; `run` is the fold without it."""
+    def before(self, entry: Stored, run: RunFold, session: SessionFold) -> None:
+        """Decides again what this entry was decided to be; `run` is the fold without it, of `session`."""
         self._entry = entry.id
+        self._session = session
         match entry.value:
             case Assistant() as said:
                 self._decide(d.CallModel(), run)
@@ -122,7 +125,7 @@ class _Run:
         self._end_turn(run, whole=True)
         self._report.decisions += 1
         late = isinstance(recorded, d.Tell) and recorded.reason == "budget_seconds"
-        replayed = d.decide(run, _limits(run), math.inf if late else 0.0)
+        replayed = d.decide(run, _limits(run), math.inf if late else 0.0, earlier(self._session, run.run))
         if isinstance(replayed, d.CallModel) and isinstance(recorded, d.CallModel):
             return  # whether it was the last one shows in its calls, and in what follows
         if replayed != recorded:
@@ -360,7 +363,7 @@ def replay(export: Export) -> Report:
                 difference = Difference(entry.run, entry.id, "conversation shown to the model", line.saw, saw)
                 report.differences.append(difference)
         if (player := runs.get(entry.run)) is not None:
-            player.before(entry, run)
+            player.before(entry, run, fold)
         fold.apply(entry)
     report.runs = len(runs)
     return report

@@ -12,24 +12,31 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import redis.exceptions
 
 from ops import models
+from ops.extras import missing_extras
 from ops.redis_server import RELAXED_PROMISE, find_server
 from ops.supervisor import plan, run_file
 from shared import keyring
 from shared.client import Client
 from shared.contract import Catalogue
+from shared.delivery import SESSION, lacking
 from shared.errors import CapatazError, ConfigError
+from shared.names import LOCAL_PRINCIPAL
 from shared.settings import Settings, config_file, load
 from shared.signing import key_id
 from shared.sql import Database, database_url
 from shared.state.connection import connect_sync, mapped
+from shared.state.ticks import last_tick
 
 _NEEDS_REDIS = 7
+_LATE_TICKS = 10
+"""So many ticks without a look are more than a restart of beat takes."""
 _SECRET_PART = re.compile(r"(://[^/@:]*):[^/@]*@")
 
 
@@ -93,8 +100,9 @@ def examine(environ: Mapping[str, str]) -> Report:
     checks.append(Check("settings", Verdict.OK, f"{len(rows)} not at their default", str(file or "no capataz.toml")))
     running = run_file.read(settings.data.dir.absolute())
     url = settings.redis.url or (running.redis_url if running else "")
-    checks += [_data_folder(settings), _workspace(settings), _key(settings, environ), _sql(settings)]
+    checks += [_data_folder(settings), _workspace(settings), _key(settings, environ), _sql(settings), _extras()]
     checks += [_guarded("model", lambda: _model(settings, environ, running)), *_servers(settings, running)]
+    checks += _channels(settings, environ)
     missing: Mapping[str, str] | None = None
     if url:
         live, missing = _live(url, settings, environ)
@@ -107,13 +115,13 @@ def examine(environ: Mapping[str, str]) -> Report:
     return Report(tuple(checks), rows, missing)
 
 
-def installed(environ: Mapping[str, str]) -> tuple[Catalogue, str]:
+def installed(environ: Mapping[str, str], *, whole: bool = False) -> tuple[Catalogue, str]:
     """The catalogue of a worker with these settings, from a process of its own, and what could not be loaded.
 
-    Raises ConfigError when it cannot be read.
+    `whole`: also the tools that are not configured. Raises ConfigError when it cannot be read.
     """
     done = subprocess.run(
-        plan.python("workers.catalogue"),
+        [*plan.python("workers.catalogue"), *(["--all"] if whole else [])],
         env={**environ, **plan.import_path(environ)},
         capture_output=True,
         text=True,
@@ -122,6 +130,16 @@ def installed(environ: Mapping[str, str]) -> tuple[Catalogue, str]:
     if done.returncode != 0:
         raise ConfigError(f"the catalogue of tools cannot be read: {done.stderr.strip()[-500:]}")
     return Catalogue.model_validate_json(done.stdout), done.stderr.strip()
+
+
+def _extras() -> Check:
+    """Optional packages. That some are missing is no fault: who needs what they bring is told here how to get them."""
+    lacking = missing_extras()
+    if not lacking:
+        return Check("extras", Verdict.OK, "all installed")
+    named = ", ".join(f"{extra} ({', '.join(names)})" for extra, names in lacking.items())
+    hint = f"for what they bring: pip install 'capataz[{','.join(lacking)}]'"
+    return Check("extras", Verdict.OK, f"not installed: {named}", hint=hint)
 
 
 def _installed_tools(settings: Settings, environ: Mapping[str, str]) -> tuple[list[Check], Mapping[str, str] | None]:
@@ -340,11 +358,38 @@ def _live(url: str, settings: Settings, environ: Mapping[str, str]) -> tuple[lis
         checks.append(Check("worker", Verdict.OK, f"{worker.id}: {', '.join(worker.queues)}; up {up} s", worker.host))
     if not workers:
         checks.append(Check("workers", Verdict.MISSING, "none alive", hint="tools cannot run; start one"))
+    checks.append(_guarded("beat", lambda: _beat(url, settings, now)))
     ids = {worker.key_id for worker in workers}
     if len(ids) > 1 or (ids and _own_key_id(settings, environ) not in (None, *ids)):
         hint = f"give all processes the same {keyring.ENV}"
         checks.append(Check("signing keys", Verdict.MISSING, "they differ: workers refuse nodes", hint=hint))
     return checks, missing
+
+
+def _beat(url: str, settings: Settings, now_ms: float) -> Check:
+    """Whether what is due is looked at: a sign that beat, broker and a worker work together."""
+    with connect_sync(url) as client:
+        last = last_tick(client)
+    hint = "nothing runs by itself, reminders included; start beat, and a worker for the queue workflows"
+    if last is None:
+        return Check("beat", Verdict.WARNING, "nobody has looked what is due", hint=hint)
+    ago = max(0, int((now_ms - last.at_ms) / 1000))
+    text = f"looked what is due {ago} s ago"
+    late = ago > _LATE_TICKS * settings.workflows.tick_s
+    return Check("beat", Verdict.WARNING if late else Verdict.OK, text, last.worker, hint if late else "")
+
+
+def _channels(settings: Settings, environ: Mapping[str, str]) -> Iterator[Check]:
+    """What is missing for results to be delivered where users want them."""
+    named = set(chain.from_iterable(settings.workflows.deliver.values()))
+    for user, delivery in settings.delivery.users.items():
+        names = dict.fromkeys((*delivery.channels, *(sorted(named) if user == LOCAL_PRINCIPAL else ())))
+        for name in names:
+            why = None if name == SESSION else lacking(settings, user, name, environ)
+            if why:
+                yield Check(
+                    "delivery", Verdict.WARNING, f"{user}: {why}", hint="results stay in the session until then"
+                )
 
 
 def _own_key_id(settings: Settings, environ: Mapping[str, str]) -> str | None:
@@ -368,6 +413,9 @@ def render(report: Report) -> str:
         lines += [f"  {row.key} = {row.value}  [{row.source}]" for row in report.settings]
     if report.missing_tools:
         lines.append("\ntools that are not offered:")
-        lines += [f"  {name}: {why}" for name, why in sorted(report.missing_tools.items())]
+        lacking: dict[str, list[str]] = {}
+        for name, why in sorted(report.missing_tools.items()):
+            lacking.setdefault(why, []).append(name)
+        lines += [f"  {', '.join(names)}: {why}" for why, names in lacking.items()]
     lines.append("\nall that is needed is there" if report.ok else "\nsomething needed is MISSING")
     return "\n".join(lines)

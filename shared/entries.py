@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import Field, JsonValue
 
-from shared.contract import VERSION, Effect, NodeResult, Value
+from shared.contract import VERSION, Effect, NodeResult, Value, WorkflowSpec
 from shared.llm.model import Finish, Usage
 from shared.llm.model import Message as ModelMessage
 from shared.messages import ErrorInfo, QueuedMessage
@@ -31,11 +31,13 @@ class UserMessage(QueuedMessage):
 
 class Context(LogValue):
     """The changing tail that was shown with the message before it: date, facts, bullets. Part of history for good.
-    `facts` are the versions of the facts that it names."""
+    `facts` are the versions of the facts that it names, `bullets` the ids of all that the run was shown, in the system
+    prompt and here."""
 
     T: ClassVar[str] = "context"
     text: str
     facts: dict[str, int] = Field(default_factory=dict)
+    bullets: tuple[str, ...] = ()
 
 
 class News(LogValue):
@@ -62,7 +64,8 @@ class Assistant(LogValue):
     """A whole assistant message: text, thinking, calls (whose ids are node ids), usage.
 
     `usage` and `cost` are those of the attempt that answered, `retries` the ones that failed before it. `group` is
-    what the call is billed under: the tool groups of its message, or a workflow.
+    what the call is billed under: the tool groups of its message, or a workflow. `node` is the workflow's step that it
+    answered; empty in a conversation.
     """
 
     T: ClassVar[str] = "assistant.message"
@@ -77,6 +80,7 @@ class Assistant(LogValue):
     cost: str | None = None
     tier: str = ""
     group: str = ""
+    node: str = ""
     first_ms: int = 0
     took_ms: int = 0
     retries: tuple[Retry, ...] = ()
@@ -202,12 +206,24 @@ class Offered(LogValue):
 
 class Terms(LogValue):
     """What a run is bound to from its start on, by agent and installation: the form of its calls, the calls of a
-    turn, and its budget (0 tokens or dollars: none)."""
+    turn, its budget (0 tokens or dollars: none), and whether its answer is held against its deeds (`claims`)."""
 
     T: ClassVar[str] = "run.terms"
     calls: Literal["references", "plan", "flat"]
     calls_per_turn: int
     steps: int
+    seconds: float
+    tokens: int = 0
+    dollars: str = "0"
+    claims: bool = False
+
+
+class WorkflowBegun(LogValue):
+    """The definition that a run of a workflow carries out to its end, whatever becomes of the code, and its bounds
+    (0 tokens or dollars: none)."""
+
+    T: ClassVar[str] = "workflow.begun"
+    spec: WorkflowSpec
     seconds: float
     tokens: int = 0
     dollars: str = "0"
@@ -249,6 +265,7 @@ LogEntry = (
     | FactSet
     | Offered
     | Terms
+    | WorkflowBegun
     | RunEnded
     | Undone
 )

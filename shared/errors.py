@@ -65,12 +65,6 @@ class ArchiveUnavailable(OperatorError):
     code = "archive_unavailable"
 
 
-class BrokerUnavailable(OperatorError):
-    """The Celery broker cannot be reached."""
-
-    code = "broker_unavailable"
-
-
 class LeaseLost(CapatazError):
     """This process is no longer the owner of the run: it must not write to it again."""
 

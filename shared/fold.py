@@ -30,6 +30,7 @@ from shared.entries import (
     Undone,
     UserMessage,
     Waiting,
+    WorkflowBegun,
 )
 from shared.llm.model import ImageBlock, Message, TextBlock, ToolResult, Usage
 from shared.messages import QueuedMessage
@@ -66,6 +67,8 @@ class RunFold:
     """Versions of the shared facts that this run was told."""
     terms: Terms | None = None
     """What it is bound to; None in logs of before these were kept."""
+    workflow: WorkflowBegun | None = None
+    """What it carries out; None for a run of an agent."""
     last: str = ""
     """Type of the run's newest entry that matters for what comes next."""
 
@@ -333,6 +336,8 @@ class SessionFold:
                 thread.keep_offered(value)
             case Terms():
                 run.terms = value
+            case WorkflowBegun():
+                run.workflow = value
             case Undone():
                 self._main.take_back(value.run)
             case RunEnded():

@@ -49,6 +49,13 @@ def node_id(run: str, step: int, attempt: int, position: int) -> str:
     return f"{run}.{step}.{attempt}.{position}"
 
 
+def effect_key(node: str) -> str:
+    """What a service knows a node's effect by: the same for all attempts of a workflow's step, each of which is a node
+    of its own; else the node's id."""
+    parts = node.split(".")
+    return f"{parts[0]}.0.0.{parts[3]}" if len(parts) == 4 and parts[1] == "0" else node
+
+
 def run_of(node: str) -> str:
     """The run that a node belongs to."""
     return node.partition(".")[0]

@@ -74,6 +74,8 @@ class Message(Submitted):
     workflow: str = ""
     params: dict[str, JsonValue] = Field(default_factory=dict)
     approvals: Literal["ask", "deny"] | None = None
+    deliver: tuple[Name, ...] = ()
+    """Channels of the user, as the settings name them, on which the answer is delivered as well."""
 
 
 class Control(Submitted):
@@ -90,12 +92,12 @@ class Control(Submitted):
 
 
 class Command(Submitted):
-    """An entry for a session: take its last turn back, copy it, change how it goes on. `params` as the command has
-    them: ForkParams, Switches, or none."""
+    """An entry for a session: take its last turn back, copy it, change how it goes on, what runs by itself, what was
+    learned. `params` as the command has them: ForkParams, Switches, ScheduleOrder, PlaybookOrder, or none."""
 
     kind: Literal["command"]
     session: Name
-    command: Literal["undo", "fork", "set"]
+    command: Literal["undo", "fork", "set", "schedule", "playbook"]
     params: dict[str, JsonValue] = Field(default_factory=dict)
     id: MessageId | None = None
     reply_to: Name | None = None
@@ -126,10 +128,50 @@ class Switches(Submitted):
     debug: Literal["on", "off"] | None = None
 
 
+class ScheduleOrder(Submitted):
+    """What becomes of a schedule of the user: add one, change one, delete one.
+
+    `id` names it; for a new one it may be left out. When: one of `cron`, `every` and `at`, in `zone`. A change leaves
+    as it is what is not given.
+    """
+
+    do: Literal["add", "change", "delete"]
+    id: Name | None = None
+    name: str | None = Field(default=None, min_length=1, max_length=80)
+    cron: str = Field(default="", max_length=200)
+    every: str = Field(default="", max_length=20)
+    at: str = Field(default="", max_length=40)
+    zone: str = Field(default="", max_length=60)
+    prompt: str | None = Field(default=None, min_length=1, max_length=8000)
+    tools: tuple[Name, ...] | None = None
+    agent: Name | None = None
+    workflow: str | None = Field(default=None, max_length=64)
+    params: dict[str, JsonValue] | None = None
+    target: Name | None = None
+    missed: Literal["skip", "run_once", "run_all"] | None = None
+    deliver: tuple[Name, ...] | None = None
+    state: Literal["on", "off"] | None = None
+
+
+class PlaybookOrder(Submitted):
+    """What becomes of a bullet of the user's playbooks: pin it, unpin it, say it otherwise, forget it.
+
+    `edit` leaves as it is what is not given. What is forgotten is not learned again.
+    """
+
+    do: Literal["pin", "unpin", "edit", "forget"]
+    bullet: Name
+    text: str | None = Field(default=None, max_length=500)
+    when: str | None = Field(default=None, max_length=500)
+    importance: Literal["high", "medium", "low"] | None = None
+
+
 Entry = Message | Control | Command
 
 _ENTRY_ID = re.compile(r"[0-9]{1,15}-[0-9]{1,15}")
 _JSON_FIELDS = {"attachments", "budget", "params"}
+_WORD_FIELDS = {"tools", "deliver"}
+_MOST_CHANNELS = 10
 _CONTROL_KINDS = {"cancel", "steer", "approve", "deny", "answer"}
 
 
@@ -153,6 +195,7 @@ class QueuedMessage(Value):
     workflow: str = ""
     params: dict[str, JsonValue] = Field(default_factory=dict)
     approvals: Literal["ask", "deny"] | None = None
+    deliver: tuple[str, ...] = ()
     parent: str = ""
     """The node that this run of a subagent answers; empty for a run that a message opened."""
     path: tuple[str, ...] = ()
@@ -205,7 +248,7 @@ def _decode_fields(fields: Mapping[str, str]) -> dict[str, Any]:
     for name, text in fields.items():
         if name in _JSON_FIELDS:
             values[name] = _json(name, text)
-        elif name == "tools":
+        elif name in _WORD_FIELDS:
             values[name] = tuple(part for part in text.replace(",", " ").split() if part)
         elif text != "" or name in ("text", "session"):
             values[name] = text
@@ -271,6 +314,8 @@ def _check_message(entry: Message) -> None:
         raise UserError("field 'workflow' is missing from the workflow entry", code="missing_field")
     if entry.kind == "workflow" and entry.mode == "steer":
         raise UserError("a workflow cannot join a running run", code="bad_field", hint="mode queue or interrupt")
+    if len(entry.deliver) > _MOST_CHANNELS:
+        raise UserError(f"field 'deliver' names more than {_MOST_CHANNELS} channels", code="bad_field")
     if entry.kind == "message" and not entry.text.strip() and not entry.attachments:
         raise UserError("field 'text' is empty", code="missing_field")
 
@@ -286,6 +331,15 @@ def _check_command(entry: Command) -> None:
             switches = Switches.model_validate(entry.params)
             if not switches.model_dump(exclude_none=True):
                 raise UserError(f"the {what} sets nothing", code="missing_field", hint="params: model, thinking, debug")
+        elif entry.command == "schedule":
+            order = ScheduleOrder.model_validate(entry.params)
+            if order.do != "add" and order.id is None:
+                raise UserError(f"field 'id' is missing from the {what}", code="missing_field")
+        elif entry.command == "playbook":
+            change = PlaybookOrder.model_validate(entry.params)
+            given = change.model_dump(exclude={"do", "bullet"}, exclude_none=True)
+            if bool(given) != (change.do == "edit"):
+                raise UserError(f"the {what} gives new words to edit, or does something else", code="bad_field")
         elif entry.params:
             raise UserError("an undo command takes no params", code="unknown_field")
     except ValidationError as error:
@@ -301,7 +355,7 @@ def as_fields(entry: Entry) -> dict[str, str]:
             continue
         if name in _JSON_FIELDS:
             fields[name] = json.dumps(value)
-        elif name == "tools":
+        elif name in _WORD_FIELDS:
             fields[name] = " ".join(value)
         else:
             fields[name] = str(value)

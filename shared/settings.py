@@ -16,8 +16,10 @@ from pydantic import BaseModel, Field, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 from pydantic_settings.exceptions import SettingsError
 
+from shared.delivery_settings import DeliverySettings
 from shared.errors import ConfigError
 from shared.ids import is_name
+from shared.names import MAX_PRINCIPAL
 from shared.permissions import Policy
 from shared.tool_settings import (
     AttachmentSettings,
@@ -31,6 +33,7 @@ from shared.tool_settings import (
     TvSettings,
     WebSettings,
 )
+from shared.workflow_settings import WorkflowSettings
 
 
 class DataSettings(Section):
@@ -94,6 +97,8 @@ class CoordinatorSettings(Section):
     """How deep subagents may start subagents; 0: not at all."""
     early_start: bool = True
     """Send whole `read` calls to workers while the model still streams."""
+    claims_guard: bool = True
+    """Hold answers against what tools did: ask once more, and mark what nothing speaks for."""
     lease_ttl_s: float = Field(default=5.0, gt=0)
     wait_for_workers_s: float = Field(default=15.0, ge=0)
     """How long after the coordinator's start messages wait for a first worker, rather than begin without tools."""
@@ -196,9 +201,10 @@ class ModelSettings(Section):
 
 
 class RoutingSettings(Section):
-    """Tool routing. `encoder`: `packaged`, or `off` for words alone."""
+    """Tool routing. `encoder`: `packaged`, `off` for words alone, or the embeddings model of a provider as
+    `PROVIDER/MODEL` (OpenAI-compatible)."""
 
-    encoder: Literal["packaged", "off"] = "packaged"
+    encoder: str = Field(default="packaged", pattern=r"^(?:packaged|off|[^/\s]+/\S+)$")
     max_tools: int = Field(default=24, ge=1)
 
 
@@ -261,14 +267,6 @@ class RetentionSettings(Section):
         return self.artifacts_days * 86_400.0 or None
 
 
-class WorkflowSettings(Section):
-    """Schedules of shipped workflows: name -> cron (empty string switches it off), and where results go."""
-
-    timezone: str = "UTC"
-    cron: dict[str, str] = Field(default_factory=dict)
-    session: str = "daily"
-
-
 class PermissionSettings(Policy):
     """The installation's rules about calls. `headless` is what an `ask` becomes where nobody can be asked.
 
@@ -305,6 +303,7 @@ class Settings(BaseSettings):
     flower: FlowerSettings = FlowerSettings()
     limits: LimitSettings = LimitSettings()
     workflows: WorkflowSettings = WorkflowSettings()
+    delivery: DeliverySettings = DeliverySettings()
     retention: RetentionSettings = RetentionSettings()
     permissions: PermissionSettings = PermissionSettings()
     storage: StorageSettings = StorageSettings()
@@ -396,8 +395,9 @@ def load() -> Settings:
         what = "unknown setting" if first["type"] == "extra_forbidden" else first["msg"]
         raise ConfigError(f"{key}: {what} (from {source})", hint="correct it or remove it") from error
     for principal in settings.principals:
-        if not is_name(principal):
-            raise ConfigError(f"principals: {principal!r} is not a name", hint="use [A-Za-z0-9._-], 128 at most")
+        if not is_name(principal) or len(principal) > MAX_PRINCIPAL:
+            hint = f"use [A-Za-z0-9._-], {MAX_PRINCIPAL} at most"
+            raise ConfigError(f"principals: {principal!r} is not a name", hint=hint)
     return settings
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
 
 import structlog
 
 from shared.entries import Retry
 from shared.failover import Answer, Failover, price_by
 from shared.ids import nonce
-from shared.llm.client import ModelClient, Timeouts
+from shared.llm.deadlines import Timeouts
 from shared.llm.errors import LlmError
 from shared.llm.model import Completion, ImageBlock, Request
 from shared.llm.pricing import load_prices
@@ -20,6 +21,9 @@ from shared.models import PAYER, Choice, Payer, Tiers, fitting
 from shared.settings import Settings
 from shared.sql.costs import OK, Call, of_retries
 from shared.state.gate import Gate
+
+if TYPE_CHECKING:
+    from shared.llm.client import ModelClient
 
 log = structlog.get_logger(__name__)
 
@@ -32,7 +36,8 @@ class TierClient:
 
     def __init__(self, settings: Settings, gate: Gate | None = None, record: Record | None = None) -> None:
         self._tiers = Tiers(settings.models)
-        self._client = ModelClient(timeouts=Timeouts.of(settings.models))
+        self._timeouts = Timeouts.of(settings.models)
+        self._client: ModelClient | None = None
         self._failover = Failover(settings, gate, price_by(load_prices(settings.models.prices)))
         self._record = record
 
@@ -40,7 +45,7 @@ class TierClient:
         """Fills in `request.model`. Raises the last LlmError when every link failed."""
         payer = PAYER.get() or Payer()
         chain = fitting(self._tiers.chain(tier), images=_has_images(request), tokens=estimate_request(request))
-        calls = _Calls(self._client)
+        calls = _Calls(self._opened())
         answer = None
         try:
             answer = await self._failover.answer(chain, request, payer, calls)
@@ -52,7 +57,16 @@ class TierClient:
     async def aclose(self) -> None:
         """Closes connections."""
         await self._failover.aclose()
-        await self._client.aclose()
+        if self._client is not None:
+            await self._client.aclose()
+
+    def _opened(self) -> ModelClient:
+        """The client. Its HTTP library takes seven megabytes, which a worker that asks no model does without."""
+        if self._client is None:
+            from shared.llm.client import ModelClient
+
+            self._client = ModelClient(timeouts=self._timeouts)
+        return self._client
 
 
 class _Calls:

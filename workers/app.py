@@ -16,13 +16,12 @@ from celery import Celery, signals
 
 from shared.broker import declare, make_app
 from shared.errors import CapatazError, ConfigError
-from shared.names import EXIT_DEAF, QUEUES, TASK_FIRE_WORKFLOW, TASK_PING, TASK_RUN_NODES, worker_queue
+from shared.names import EXIT_DEAF, QUEUES, TASK_PING, TASK_RUN_NODES, TASK_TICK, worker_queue
 from shared.settings import load
 from shared.state.connection import connect_sync, mapped
 from shared.state.keys import reply
 from workers.hearing import Hearing, Listener, consumes
 from workers.runtime import Runtime
-from workers.schedule import fire
 
 log = structlog.get_logger(__name__)
 
@@ -58,13 +57,11 @@ def run_nodes(orders: list[dict[str, Any]]) -> int:
         return _runtime.run(orders)
 
 
-@app.task(name=TASK_FIRE_WORKFLOW)  # type: ignore[untyped-decorator]
-def fire_workflow(name: str, session: str, cron: str, timezone: str) -> str:
-    """Puts one inbox entry for the slot that is due now; returns its id, or nothing if there is nothing to do."""
+@app.task(name=TASK_TICK, send_events=False)  # type: ignore[untyped-decorator]
+def tick() -> int:
+    """Puts into inboxes what is due by now; returns how many messages that were."""
     with _hearing:
-        if _runtime is not None and not _runtime.wanted(name):
-            return ""
-        return fire(settings, name, session, cron, timezone)
+        return 0 if _runtime is None else _runtime.tick()
 
 
 @app.task(name=TASK_PING)  # type: ignore[untyped-decorator]

@@ -69,10 +69,17 @@ BUILTIN_MODULES = (
     "workers.vision.describe",
     "workers.learner.reflect",
     "workers.workflows.learn",
+    "workers.workflows.playbook",
+    "workers.workflows.playbook_upkeep",
     "workers.workflows.daily_brief",
     "workers.workflows.reminders",
     "workers.workflows.notice",
     "workers.workflows.deliver",
+    "workers.workflows.schedule",
+    "workers.workflows.weekly_metrics",
+    "workers.workflows.gym_week",
+    "workers.workflows.heartbeat",
+    "workers.workflows.session_archive",
 )
 
 
@@ -147,11 +154,14 @@ class Tool:
     def _without_unknown(self, args: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[str]]:
         """The arguments without those that do not exist, and their names; only where a call has no effect.
 
-        Small models fill in words of the schema ("required") as arguments, and repeat them when refused.
+        Small models fill in words of the schema ("required") as arguments, and repeat them when refused. Nor are half
+        characters a reason to refuse what only reads.
         """
+        if self.spec.effect is not Effect.READ:
+            return args, []
         known = self.spec.parameters.get("properties", {})
-        ignored = [name for name in args if name not in known] if self.spec.effect is Effect.READ else []
-        return {name: value for name, value in args.items() if name not in ignored}, ignored
+        ignored = [name for name in args if name not in known]
+        return {name: schemas.whole(value) for name, value in args.items() if name not in ignored}, ignored
 
 
 @dataclass(frozen=True)

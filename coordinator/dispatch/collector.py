@@ -25,8 +25,6 @@ PROMPT_S = 1.0
 """A state that takes longer than this to answer was away, and every heartbeat in it is old."""
 NO_WORKER_S = 20.0
 """How long a node waits for a worker of its queue to appear."""
-QUEUE_WAIT_S = 60.0
-"""How long a node may wait before it starts, beyond its own time limit."""
 MOST_SENDS = 8
 
 

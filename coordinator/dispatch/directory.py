@@ -87,6 +87,20 @@ class Directory:
         """The workflow of that name."""
         return next((w for w in self.catalogue.workflows if w.name == name), None)
 
+    def holders(self, queue: str, tool: str) -> tuple[list[str], int]:
+        """Ids of the live workers of a queue that have a tool, or the step of a workflow that it runs; and how many
+        others there are."""
+        served = [w for w in self.workers if queue in w.queues]
+        having = {digest for digest, found in self._catalogues.items() if _has(found, tool)}
+        holding = [w.id for w in served if w.catalogue in having]
+        return holding, len(served) - len(holding)
+
     def workers_of(self, queue: str) -> int:
         """How many live workers consume a queue."""
         return sum(queue in w.queues or queue == f"worker.{w.id}" for w in self.workers)
+
+
+def _has(catalogue: Catalogue, tool: str) -> bool:
+    return any(t.name == tool for t in catalogue.tools) or any(
+        step.tool == tool for workflow in catalogue.workflows for step in workflow.steps if step.kind == "code"
+    )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Literal
 
+from coordinator.loop.claims.run import marked, nudge_text, unfounded
 from coordinator.loop.guard import LoopGuard, ending_text, loop_ended
 from coordinator.loop.prose import is_call
 from shared.entries import Assistant, Node
@@ -49,6 +51,8 @@ class Finished:
     finish_reason: str
     answer: str
     state: Literal["ended", "failed"] = "ended"
+    doubted: str = field(default="", compare=False)
+    """Why the answer is marked, if it is."""
 
 
 Action = CallModel | Collect | Tell | Finished
@@ -98,13 +102,14 @@ PLAIN_TEXT = "No tools are left to call. Answer in plain words."
 EMPTY_TEXT = "Your last message was empty. Answer the user, or call a tool."
 
 
-def decide(run: RunFold, limits: Limits, age_s: float) -> Action:
-    """The next action. `age_s`: seconds since the run started."""
+def decide(run: RunFold, limits: Limits, age_s: float, before: Iterable[RunFold] = ()) -> Action:
+    """The next action. `age_s`: seconds since the run started. `before`: the runs of the session that had ended."""
     if run.open_nodes:
         return Collect(tuple(run.open_nodes))
     forced = _forced(run)
     if run.last == Assistant.T and not run.assistants[-1].message.calls:
-        return _after_answer(run, forced)
+        action = _after_answer(run, forced)
+        return _held(action, run, before, last_word=bool(forced or spent(run, limits, age_s)))
     if forced:
         return CallModel(forced=True)
     if loop_ended(run):
@@ -141,6 +146,22 @@ def _after_answer(run: RunFold, forced: str) -> Action:
             return Tell("empty_answers", BUDGET_TEXT.format(reason="empty answers"))
         return Tell("empty", EMPTY_TEXT)
     return Finished(forced or ("length" if cut else "stop"), answer)
+
+
+def _held(action: Action, run: RunFold, before: Iterable[RunFold], *, last_word: bool) -> Action:
+    """The end of a run, held against its deeds: a claim without one is sent back once, and marked if it stays."""
+    if not isinstance(action, Finished) or action.state != "ended" or run.terms is None or not run.terms.claims:
+        return action
+    if not (claims := unfounded(run, action.answer, before)):
+        return action
+    if (
+        not last_word
+        and action.finish_reason == "stop"
+        and not any(n.reason == "unsupported_claim" for n in run.nudges)
+    ):
+        return Tell("unsupported_claim", nudge_text(claims))
+    doubted = f"no tool did what the answer says: {claims[0].text}"
+    return replace(action, answer=marked(action.answer, claims), doubted=doubted)
 
 
 def _continuations(run: RunFold) -> int:

@@ -41,9 +41,11 @@ async def call_model(
     group: str = "",
     early: Callable[[int], EarlyStart] | None = None,
     switches: Switches = AS_USUAL,
+    relay: bool = True,
 ) -> Answer:
     """The step's answer, from the first model of the route that gives one. `group`: what the call is billed under.
-    `early` makes, for an attempt, what starts calls while the model still streams. `switches`: what of it is shown.
+    `early` makes, for an attempt, what starts calls while the model still streams. `switches`: what of it is shown;
+    without `relay` none of its text is.
 
     Raises RunCancelled on a cancel, else as `Failover.answer` does; what the failed attempts cost is recorded then.
     """
@@ -53,7 +55,7 @@ async def call_model(
     images: dict[str, ImageBlock] = {}
     if message.attachments and any(choice.sees for choice in route.chain):
         images = await load_images(services.artifacts, message.principal, message.attachments)
-    attempts = _Attempts(handle, services, step, images, early, switches)
+    attempts = _Attempts(handle, services, step, images, early, switches, relay)
     try:
         return await services.failover.answer(route.chain, request, payer, attempts)
     except LlmError:
@@ -104,6 +106,7 @@ class _Attempts:
         images: dict[str, ImageBlock],
         early: Callable[[int], EarlyStart] | None,
         switches: Switches,
+        relay: bool,
     ) -> None:
         self._handle = handle
         self._services = services
@@ -111,6 +114,7 @@ class _Attempts:
         self._images = images
         self._early = early
         self._switches = switches
+        self._relay = relay
         self.retries: list[Retry] = []
 
     async def attempt(self, choice: Choice, request: Request, attempt: int) -> tuple[Completion, float | None]:
@@ -159,12 +163,12 @@ class _Attempts:
     ) -> tuple[Completion, float | None]:
         began, first_s = time.monotonic(), None
         done: Completion | None = None
-        events, thinks = self._handle.events, self._switches.thinking != "hide"
+        events, thinks = self._handle.events, self._relay and self._switches.thinking != "hide"
         async with aclosing(self._services.models.stream(choice.provider, request, wire)) as items:
             async for item in items:
                 if first_s is None:
                     first_s = time.monotonic() - began
-                if isinstance(item, TextDelta):
+                if isinstance(item, TextDelta) and self._relay:
                     events.delta("text.delta", attempt, item.text)
                 elif isinstance(item, ThinkingDelta) and thinks:
                     events.delta("thinking.delta", attempt, item.text)

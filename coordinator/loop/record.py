@@ -25,7 +25,7 @@ def record(conn: Connection, handle: Handle, epoch: str) -> None:
         epoch=epoch,
         created_ms=message.received_ms,
         started_ms=handle.run.started_ms or int(time.time() * 1000),
-        question=message.text[:2000] or f"[workflow {message.workflow}]",
+        question=runs.question_of(message.text, message.workflow),
         replies=handle.replies,
     )
     runs.start_run(conn, row)

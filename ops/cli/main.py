@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from importlib import metadata
-from typing import Annotated
 
 import typer
 
-from ops.cli import approvals, costs, demo, lists, permissions, schedules, sessions, system, talk, trace
+from ops.cli import (
+    approvals,
+    costs,
+    demo,
+    lists,
+    permissions,
+    playbook,
+    routes,
+    schedules,
+    sessions,
+    system,
+    talk,
+    trace,
+    workflows,
+)
 
 app = typer.Typer(
     name="capataz",
@@ -18,7 +30,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="A distributed, durable system for AI agents. Exit codes: 0 ok, 1 failed, 2 usage, 3 system not reachable.",
 )
-route = typer.Typer(no_args_is_help=True, help="Tool routing.")
 
 app.command()(system.up)
 app.command()(system.down)
@@ -41,11 +52,11 @@ app.command()(trace.trace)
 app.command()(costs.costs)
 app.command()(system.doctor)
 app.command()(demo.demo)
-app.add_typer(lists.workflow, name="workflow")
-app.add_typer(lists.playbook, name="playbook")
+app.add_typer(workflows.workflow, name="workflow")
+app.add_typer(playbook.playbook, name="playbook")
 app.add_typer(permissions.permissions, name="permissions")
 app.add_typer(schedules.schedules, name="schedules")
-app.add_typer(route, name="route")
+app.add_typer(routes.route, name="route")
 
 
 @app.command()
@@ -60,25 +71,6 @@ def installed_version() -> str:
         return metadata.version("capataz")
     except metadata.PackageNotFoundError:
         return "not installed"
-
-
-@route.command("eval", context_settings={"ignore_unknown_options": True})
-def route_eval(
-    args: Annotated[
-        list[str] | None, typer.Argument(help="Labelled JSONL files and options of the evaluation.")
-    ] = None,
-) -> None:
-    """Measure routing on labelled files."""
-    import os
-
-    from ops.supervisor import plan
-
-    done = subprocess.run(
-        [*plan.python("coordinator.routing"), *(args or [])],
-        env={**os.environ, **plan.import_path(os.environ)},
-        check=False,
-    )
-    raise typer.Exit(done.returncode)
 
 
 def main() -> None:

@@ -27,13 +27,16 @@ _WRONG_INPUT = ("bad_field", "missing_field", "unknown_field", "too_large")
 def sessions(
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 20,
     user: Annotated[str, typer.Option(help="Whose; empty: everybody's.")] = "owner",
+    all_: Annotated[bool, typer.Option("--all", help="Also those of the system's own workflows.")] = False,
     json_: _Json = False,
 ) -> None:
     """List sessions, the last used first."""
     with archive() as database:
+        from shared.names import SYSTEM_SESSION
         from shared.sql.sessions import overview
 
-        found = database.run_sync(lambda conn: overview(conn, user or None, limit))
+        own = () if all_ else (SYSTEM_SESSION,)
+        found = database.run_sync(lambda conn: overview(conn, user or None, limit, without=own))
     if json_:
         print_json([one._asdict() for one in found])
         return

@@ -161,7 +161,7 @@ def sums(conn: Connection, by: By, *, since_day: str = "", principal: str | None
         _count(~answered).label("failed"),
         *(func.sum(column).label(column.name) for column in tokens),
         func.coalesce(func.sum(c.cost_pico), 0).label("pico"),
-        _count(c.cost_pico.is_(None) & (sum(tokens) > 0)).label("unpriced"),
+        _count(c.cost_pico.is_(None) & (answered | (sum(tokens) > 0))).label("unpriced"),
         _count(c.estimated).label("estimated"),
         func.avg(case((answered, c.took_ms))).label("took_ms"),
         func.avg(case((answered, c.first_ms))).label("first_ms"),

@@ -60,6 +60,9 @@ class Run:
     replies: tuple[str, ...] = ()
 
 
+WORKFLOW: Final = "[workflow"
+"""What the question of a run of a workflow begins with."""
+
 _COLUMNS: Final = tuple(f.name for f in fields(Run))
 _IDENTITY: Final = frozenset(
     {"id", "session", "principal", "agent", "epoch", "created_ms", "parent", "question", "replies"}
@@ -142,6 +145,23 @@ def get_run(conn: Connection, run: str, principal: str | None) -> Run | None:
         query = query.where(runs.c.principal == principal)
     row = conn.execute(query).one_or_none()
     return _run(row) if row else None
+
+
+def workflow_runs(
+    conn: Connection, principal: str | None, workflow: str = "", limit: int = 50, *, without: Collection[str] = ()
+) -> list[Run]:
+    """Runs of a workflow, or of all but those `without`, of a user (None: of all), the newest first."""
+    begins = WORKFLOW + (f" {workflow}]" if workflow else " ")
+    others = [~runs.c.question.startswith(f"{WORKFLOW} {name}]", autoescape=True) for name in without]
+    query = select(runs).where(runs.c.question.startswith(begins, autoescape=True), *others)
+    if principal is not None:
+        query = query.where(runs.c.principal == principal)
+    return [_run(row) for row in conn.execute(query.order_by(runs.c.created_ms.desc(), runs.c.id.desc()).limit(limit))]
+
+
+def question_of(text: str, workflow: str) -> str:
+    """What stands for the question of a run in lists: the message's text, behind its workflow if it has one."""
+    return (f"{WORKFLOW} {workflow}] {text}".strip() if workflow else text)[:2000]
 
 
 def list_runs(

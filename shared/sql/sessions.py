@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, case, func, select, update
+from sqlalchemy import ColumnElement, Connection, case, exists, func, literal, select, update
 from sqlalchemy.sql.dml import ReturningInsert
 
 from shared.errors import UserError
-from shared.sql.tables import insert, insert_into, installation, runs, sessions
+from shared.sql.tables import insert, insert_into, installation, notes, runs, sessions
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +78,18 @@ def set_title(conn: Connection, session: str, principal: str, title: str) -> boo
     return conn.execute(change).rowcount > 0
 
 
-def overview(conn: Connection, principal: str | None, limit: int = 50) -> list[Overview]:
-    """Sessions of a user (None: of all) with what a list of them shows, the last used first."""
+def overview(
+    conn: Connection, principal: str | None, limit: int = 50, *, without: Collection[str] = ()
+) -> list[Overview]:
+    """Sessions of a user (None: of all) with what a list of them shows, the last used first. `without` has beginnings
+    of ids to leave out."""
     mine = select(runs).where(runs.c.session == sessions.c.id, runs.c.parent.is_(None)).correlate(sessions)
     count = mine.with_only_columns(func.count()).scalar_subquery()
     first = mine.with_only_columns(runs.c.question).order_by(runs.c.created_ms, runs.c.id).limit(1).scalar_subquery()
     query = select(sessions.c.id, sessions.c.owner, sessions.c.updated_ms, count, func.coalesce(first, ""))
     if principal is not None:
         query = query.where(sessions.c.owner == principal)
+    query = query.where(*_not_of(without))
     query = query.order_by(sessions.c.updated_ms.desc(), sessions.c.id.desc()).limit(limit)
     return [Overview(*row) for row in conn.execute(query)]
 
@@ -99,3 +104,24 @@ def set_epoch(conn: Connection, epoch: str, now_ms: int) -> None:
     """Stores the epoch of the state Redis."""
     row = insert(conn, installation).values(id=1, epoch=epoch, updated_ms=now_ms)
     conn.execute(row.on_conflict_do_update(index_elements=["id"], set_={"epoch": epoch, "updated_ms": now_ms}))
+
+
+def _not_of(beginnings: Collection[str]) -> list[ColumnElement[bool]]:
+    return [~sessions.c.id.startswith(one, autoescape=True) for one in beginnings]
+
+
+def idle(
+    conn: Connection, principal: str, before_ms: int, *, noted: str, without: Collection[str] = (), limit: int = 20
+) -> list[Session]:
+    """A user's sessions that were last used before a time and have no note since, the longest idle first.
+
+    A session's note has the title `noted` and its id. `without` has beginnings of ids to leave out.
+    """
+    note = exists().where(
+        notes.c.principal == sessions.c.owner,
+        notes.c.title == literal(noted) + sessions.c.id,
+        notes.c.updated_ms >= sessions.c.updated_ms,
+    )
+    query = select(sessions).where(sessions.c.owner == principal, sessions.c.updated_ms < before_ms, ~note)
+    query = query.where(*_not_of(without)).order_by(sessions.c.updated_ms, sessions.c.id).limit(limit)
+    return [Session(**row._mapping) for row in conn.execute(query)]

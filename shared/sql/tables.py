@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import (
     JSON,
@@ -25,9 +25,12 @@ from sqlalchemy import (
     TypeDecorator,
     UniqueConstraint,
 )
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 
-REVISION: Final = "0006"
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql
+
+REVISION: Final = "0008"
 """The newest migration. Lets a process see that there is nothing to migrate without loading alembic."""
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
@@ -70,7 +73,11 @@ def insert(conn: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
 
 def insert_into(dialect: str, table: Table) -> sqlite.Insert | postgresql.Insert:
     """The same, by the name of the dialect."""
-    return postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
+    if dialect != "postgresql":
+        return sqlite.insert(table)
+    from sqlalchemy.dialects import postgresql  # three megabytes a process, for those who use it
+
+    return postgresql.insert(table)
 
 
 def _json(name: str) -> Column[Any]:
@@ -248,6 +255,8 @@ bullets = Table(
     Column("updated_ms", BigInteger, nullable=False),
     Column("last_used_ms", BigInteger),
     Column("version", Integer, nullable=False),
+    Column("vector", LargeBinary),
+    Column("vector_of", Text),
     Index(None, "scope", "scope_key", "state"),
 )
 
@@ -319,7 +328,8 @@ grants = Table(
     UniqueConstraint("principal", "agent", "tool", "rule_id"),
 )
 
-# What users have scheduled (`shared/schedules.py`). `missed` counts slots that were passed over.
+# What users have scheduled (`shared/schedules.py`), and without a principal what workflows bring along. `missed` counts
+# slots that were passed over.
 schedules = Table(
     "schedules",
     metadata,
@@ -344,11 +354,12 @@ schedules = Table(
     Column("last_ms", BigInteger),
     Column("missed", BigInteger, nullable=False),
     Column("version", BigInteger, nullable=False),
+    Column("deliver", JSON(none_as_null=True)),
     Index(None, "state", "next_ms"),
     Index(None, "principal", "next_ms"),
 )
 
-# Slots that were taken and whose messages are not sent yet.
+# Slots that were taken: their messages are not sent yet, or were at `sent_ms` and may be refused.
 schedule_firings = Table(
     "schedule_firings",
     metadata,
@@ -357,5 +368,28 @@ schedule_firings = Table(
     Column("passed", BigInteger, nullable=False),
     Column("claim", Text),
     Column("claimed_ms", BigInteger),
+    Column("sent_ms", BigInteger),
     PrimaryKeyConstraint("schedule", "slot_ms"),
+)
+
+# Results on their way to the channels of users, and for a while those that have arrived or failed.
+deliveries = Table(
+    "deliveries",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("principal", Text, nullable=False),
+    Column("channel", Text, nullable=False),
+    Column("session", Text, nullable=False),
+    Column("run", Text, nullable=False),
+    _text("title"),
+    _text("text"),
+    Column("state", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("due_ms", BigInteger, nullable=False),
+    Column("claim", Text),
+    Column("claimed_ms", BigInteger),
+    Column("created_ms", BigInteger, nullable=False),
+    _text("error"),
+    Index(None, "state", "due_ms"),
+    Index(None, "created_ms"),
 )

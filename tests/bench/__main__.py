@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 
 from tests.bench import (
+    claims,
     ctx5,
     early,
     elision,
@@ -17,7 +18,9 @@ from tests.bench import (
     memory,
     overhead,
     perf5,
+    perf7,
     perf9,
+    plb5,
     recovery,
     scaling,
 )
@@ -36,6 +39,7 @@ MEASUREMENTS: dict[str, Callable[[], None]] = {
     "perf4": first_token.measure,
     "perf5": perf5.measure,
     "perf6": memory.measure,
+    "perf7": perf7.measure,
     "perf8": scaling.measure,
     "perf9": perf9.measure,
     "early": early.measure,
@@ -44,9 +48,10 @@ MEASUREMENTS: dict[str, Callable[[], None]] = {
     "ctx5": ctx5.measure,
     "llm": llm.measure,
     "dur2": recovery.measure,
+    "run4": claims.measure,
 }
 
-LONGER: dict[str, Callable[[], None]] = {"perf5full": perf5.measure_full}
+LONGER: dict[str, Callable[[], None]] = {"perf5full": perf5.measure_full, "plb5": plb5.measure}
 """Only if they are named."""
 
 

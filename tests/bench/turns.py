@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from coordinator.graph.critical import Timing
 from ops.redis_server import Durability
 from ops.rehearsal.engine import Call, Reply
 from ops.rehearsal.playback import deltas
@@ -71,6 +70,17 @@ def ask(client: Client, session: str, *, text: str = "bench", nodes: int | None 
         if states != [NodeState.DONE] * nodes:
             raise RuntimeError(f"{nodes} nodes should be done, and are {states}")
     return reply
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """When things happened to one node, in Unix milliseconds."""
+
+    node: str
+    needs: tuple[str, ...]
+    planned_ms: int
+    started_ms: int
+    ended_ms: int
 
 
 @dataclass(frozen=True)

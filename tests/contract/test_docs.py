@@ -317,7 +317,8 @@ def test_the_python_conversation_prints_what_the_readme_shows(shown: Shown) -> N
     expected = plain(example).splitlines()[1:]
     until = next(i for i, line in enumerate(expected) if line.startswith("text.delta"))
     assert until > 8
-    assert printed[:until] == expected[:until]
+    assert printed[:5] == expected[:5]
+    assert sorted(printed[:until]) == sorted(expected[:until])  # a worker may be quicker than the end of the stream
     assert printed[until].startswith("text.delta Rehearsal")  # in how many pieces the text comes is chance
     assert 'Saved note "buy oat milk"' in printed[-1]
 
@@ -376,3 +377,15 @@ def test_the_workflow_runs(shown: Shown) -> None:
     assert listed["year-end"]["cron"] == "0 8 * * 1"
     reply = shown.capataz("workflow", "run", "year-end")
     assert re.fullmatch(r"Rehearsal: \d{1,3} days, use them well\.", reply["answer"])
+
+
+@pytest.mark.integration
+def test_the_workflow_with_a_branch_runs_both_ways(shown: Shown) -> None:
+    assert shown.capataz("workflow", "run", "account-check")["answer"] == "The number is right."
+    [line] = [line for line in code("README.md") if "workflow run account-check -p" in line]
+    reply = shown.capataz(*shlex.split(line)[2:])
+    assert reply["answer"] == "My account: please look at the number."
+    record = shown.capataz("workflow", "record", reply["run"])
+    assert {step["id"]: step["state"] for step in record["steps"]} == dict.fromkeys(
+        ("account", "right", "letter", "report"), "done"
+    )

@@ -37,6 +37,8 @@ VALUES: dict[str, type[BaseModel]] = {
     "Command": messages.Command,
     "ForkParams": messages.ForkParams,
     "Switches": messages.Switches,
+    "ScheduleOrder": messages.ScheduleOrder,
+    "PlaybookOrder": messages.PlaybookOrder,
     "Budget": messages.Budget,
     "Attachment": messages.Attachment,
     "Reply": messages.Reply,

@@ -327,6 +327,16 @@ def is_marked(result: NodeResult) -> bool:
     )
 
 
+def test_what_a_tool_asks_of_a_model_is_on_its_node(install: FullInstall) -> None:
+    asked = [("think_hard", {"task": "which is redder?"}), ("image_describe", {"path": "square.png"})]
+    *models, picture, plain = install.turn(
+        OWNER, "paying", *asked, ("image_generate", {"prompt": "x"}), ("calculate", {"expression": "1+1"})
+    )
+    assert all(one.usage is not None and one.usage.total > 0 for one in models)
+    assert picture.usage is None, "nobody has said what it costs"
+    assert (plain.usage, plain.cost) == (None, None)
+
+
 def test_what_the_coordinator_carries_out(install: FullInstall) -> None:
     wrong = install.turn(
         OWNER, "asking", ("ask_user", {}), ("wait", {"seconds": 1, "until": "2030-01-01T00:00:00"}), ("wait", {})

@@ -90,7 +90,7 @@ def test_reminders_are_told_in_their_sessions_once(ticking: System, archive: Dat
     said = [m["content"] for m in of_agents(model)[-1].body["messages"] if m["role"] == "assistant"]
     assert any("turn the oven off" in text for text in said if text)
     # Slots in which nothing was due have left no runs.
-    sweeps = [row for row in client.runs() if row["session"].startswith("due-reminders.")]
+    sweeps = [row for row in client.runs() if row["session"].startswith(".due-reminders.")]
     assert 1 <= len(sweeps) <= 3
     asked = [e.value for e in client.history(sweeps[0]["session"]) if isinstance(e.value, UserMessage)]
     assert {message.workflow for message in asked if message.kind == "workflow"} == {"due-reminders"}

@@ -25,7 +25,9 @@ from shared.sql.archive import ArchivedEntry
 from tests.unit.sql import (
     test_archive,
     test_artifacts,
+    test_deliveries,
     test_gym,
+    test_metrics,
     test_notes,
     test_playbook,
     test_reminders,
@@ -40,7 +42,9 @@ pytestmark = pytest.mark.integration
 _MODULES = (
     test_archive,
     test_artifacts,
+    test_deliveries,
     test_gym,
+    test_metrics,
     test_notes,
     test_playbook,
     test_reminders,

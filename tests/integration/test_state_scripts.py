@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +13,7 @@ from shared.contract import Effect, NodeState
 from shared.entries import Nudge, RunEnded
 from shared.errors import LeaseLost, StateConflict
 from shared.fold import SessionFold
-from shared.messages import Reply
+from shared.messages import QueuedMessage, Reply
 from shared.settings import LimitSettings
 from shared.state import keys
 from shared.state.changes import Change
@@ -100,6 +101,28 @@ def test_session_has_one_slot(server: TestRedis) -> None:
         await rig.c1.finish(first, Change(), reply_of(first.run))
         [(_, message)] = await rig.c2.claim(10)
         assert message.text == "two"
+
+    play(server, test)
+
+
+def test_what_follows_a_run_waits_in_sessions_of_its_user_alone(server: TestRedis) -> None:
+    async def test(rig: Rig) -> None:
+        await rig.submit("bob", session="deliver.ana", text="mine now")
+        await rig.route(principal="bob")
+        [(taken, _)] = await rig.c1.claim(1)
+        await rig.c1.finish(taken, Change(), reply_of(taken.run))
+        lease = await rig.started()
+        names = ("deliver.ana", "deliver.owner")
+        following = [
+            QueuedMessage(run=f"r-{name}", principal="owner", session=name, received_ms=1, text="told")
+            for name in names
+        ]
+        for _ in range(2):  # a client may repeat it
+            assert await rig.c1.finish(replace(lease), Change(), reply_of(lease.run), follow_ups=following)
+        assert await rig.redis.llen(keys.queue("deliver.ana")) == 0
+        assert await rig.redis.llen(keys.queue("deliver.owner")) == 1
+        [(started, _)] = await rig.c1.claim(5)
+        assert (started.session, started.principal) == ("deliver.owner", "owner")
 
     play(server, test)
 

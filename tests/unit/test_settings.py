@@ -7,9 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from shared.errors import ConfigError
+from shared.names import MAX_PRINCIPAL
 from shared.settings import Settings, config_file, load
+from shared.tool_settings import MailAccount
 
 Write = Callable[[str], Path]
 
@@ -161,8 +164,9 @@ def test_where_the_file_is(tmp_path: Path) -> None:
 def test_a_principal_is_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CAPATAZ_PRINCIPALS", '["alice", "bob.2"]')
     assert load().principals == ("alice", "bob.2")
-    monkeypatch.setenv("CAPATAZ_PRINCIPALS", '["alice:bob"]')
-    assert "alice:bob" in refused()
+    for bad in ("alice:bob", "a" * (MAX_PRINCIPAL + 1)):
+        monkeypatch.setenv("CAPATAZ_PRINCIPALS", f'["{bad}"]')
+        assert bad in refused()
 
 
 def test_mappings_take_any_names(monkeypatch: pytest.MonkeyPatch, write: Write) -> None:
@@ -172,3 +176,29 @@ def test_mappings_take_any_names(monkeypatch: pytest.MonkeyPatch, write: Write) 
     assert settings.workflows.cron == {"daily-brief": "0 7 * * *"}
     assert settings.models.providers["mine"].preset == "ollama"
     assert settings.models.tiers["fast"] == ("mine/small",)
+
+
+OAUTH = {"address": "a@example.org", "imap_host": "imap.example.org"}
+
+
+def test_oauth_of_a_mailbox(tmp_path: Path) -> None:
+    def account(**oauth: str) -> MailAccount:
+        return MailAccount.model_validate({**OAUTH, "oauth": {"client_id": "c", **oauth}})
+
+    google, microsoft = account(provider="google"), account(provider="microsoft", client_secret_env="S")
+    assert google.oauth is not None
+    assert microsoft.oauth is not None
+    assert (google.oauth.endpoint, google.oauth.asked_scope) == ("https://oauth2.googleapis.com/token", "")
+    assert "SMTP.Send" in microsoft.oauth.asked_scope
+    assert microsoft.oauth.endpoint.startswith("https://login.microsoftonline.com/")
+    assert google.secret_envs == ("MAIL_REFRESH_TOKEN",)
+    assert microsoft.secret_envs == ("S", "MAIL_REFRESH_TOKEN")
+    token = tmp_path / "token"
+    kept = account(provider="google", token_file=str(token))
+    assert kept.secret_envs == ("MAIL_REFRESH_TOKEN",)
+    token.write_text("newer")
+    assert kept.secret_envs == ()
+    assert account(token_url="http://localhost:8080/token").oauth is not None
+    for wrong in ({}, {"token_url": "http://auth.example.org/token"}, {"provider": "yahoo"}):
+        with pytest.raises(ValidationError):
+            account(**wrong)

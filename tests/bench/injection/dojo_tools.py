@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -54,7 +55,8 @@ def declared(suite: str, info: ToolInfo) -> Tool:
         effect=EFFECTS[info.name],
         timeout_s=60.0,
     )
-    return Tool(spec, _forwarding(info.name), _arguments(name, info.parameters), __file__)
+    arguments = functools.cache(functools.partial(_arguments, name, info.parameters))
+    return Tool(spec, _forwarding(info.name), arguments, __file__)
 
 
 for _suite in httpx.get(f"{URL}/suites", timeout=60, trust_env=False).raise_for_status().json():

@@ -24,7 +24,7 @@ def test_shown_is_compressed_then_capped() -> None:
         """Nothing."""
 
     spec = ToolSpec(name="t", group="g", description="d", parameters={"type": "object"}, effect=Effect.READ)
-    tool = Tool(spec, fn, arguments_model(fn, "t"), "here", str.upper)
+    tool = Tool(spec, fn, lambda: arguments_model(fn, "t"), "here", str.upper)
     assert ctx5.shown(tool, "abc") == "ABC"
     long = ctx5.shown(tool, "a" * (LIMIT_CHARS + 1))
     assert len(long) <= LIMIT_CHARS

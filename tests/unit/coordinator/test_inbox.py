@@ -55,6 +55,30 @@ def test_a_workflow_needs_no_agent() -> None:
     assert found["action"] == "message"
 
 
+@pytest.mark.parametrize(
+    ("principal", "session", "action"),
+    [
+        ("bob", ".deliver.2026-11-30.ana", "reject"),
+        ("bob", ".deliver.2026-11-30.ana.bob", "reject"),
+        ("bob", ".due-reminders.2026-11-30", "reject"),
+        ("bob", ".bob", "reject"),
+        ("bob", ".deliver.2026-11-30.bob", "message"),
+        ("bob", "deliver.2026-11-30.ana", "message"),
+        ("owner", ".due-reminders.2026-11-30", "message"),
+    ],
+)
+def test_nobody_comes_first_to_a_session_of_the_system(principal: str, session: str, action: str) -> None:
+    found = decided({"kind": "message", "session": session, "text": "mine"}, principal)
+    assert (found["action"], found.get("code", "forbidden")) == (action, "forbidden")
+    fork = decided(
+        {"kind": "command", "command": "fork", "session": "s", "params": f'{{"to": "{session}"}}'}, principal
+    )
+    assert fork["action"] == ("reject" if action == "reject" else "command")
+    params = '{"do": "forget", "bullet": "b1"}'
+    order = decided({"kind": "command", "command": "playbook", "session": session, "params": params}, principal)
+    assert order["action"] == action
+
+
 def test_a_control_entry_goes_to_its_run() -> None:
     found = decided({"kind": "approve", "run": "r1", "node": "n", "scope": "session", "reply_to": "r"})
     assert (found["action"], found["kind"], found["target_run"], found["session"]) == ("control", "approve", "r1", "")

@@ -48,7 +48,8 @@ def test_what_a_worker_here_would_lack_is_listed_with_what_to_set(monkeypatch: p
     for tools, setting in LACKING.items():
         for tool in tools.split():
             assert setting in report.missing_tools[tool]
-            assert f"  {tool}: {report.missing_tools[tool]}" in render(report)
+        why = report.missing_tools[tools.split()[0]]
+        assert f"  {', '.join(sorted(tools.split()))}: {why}" in render(report)
     assert not {"file_read", "shell_run", "note_save"} & set(report.missing_tools), "a start makes the workspace"
     assert "nothing_of_that_name" in _by_name(report)["tools"].hint
 

@@ -177,3 +177,10 @@ def test_the_readme_documents_the_format() -> None:
     example = re.search(r"```yaml\n(.*?)```", README, re.DOTALL)
     assert example is not None
     assert len(parse(example[1], "README.md").rules) == 4
+
+
+def test_a_note_that_is_only_claimed_is_saved_once_it_is_sent_back() -> None:
+    assert "saved the note" in reply("please only claim a note").text
+    [(tool, arguments)] = calls('You say that something was done ("…"), but no tool did it in this run. Do it now.')
+    assert tool == "note_save"
+    assert arguments["title"] == "Rehearsal"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -21,7 +22,8 @@ from shared.signing import call_hash
 from shared.state.nodes import NodeLedger
 from workers.context import Services, ToolContext
 from workers.declare import Registry, ToolOutput, tool
-from workers.envelope.execute import Claim, Envelope
+from workers.envelope.execute import LARGE_CHARS, Claim, Envelope
+from workers.tools.loglines import shorten_log
 
 KEY = b"k" * 32
 OTHERS = {
@@ -29,7 +31,8 @@ OTHERS = {
     "feeds_read", "news_headlines", "reddit_trending", "reddit_subreddit", "reddit_search", "mail_list", "mail_search",
     "mail_folders", "mail_read", "mail_reply", "calendar_today", "calendar_upcoming", "calendar_change",
     "calendar_delete", "storage_list", "speech_to_text", "image_describe", "image_read_text", "image_compare",
-    "read_artifact",
+    "read_artifact", "note_list", "note_search", "note_update", "todo_read", "fact_get", "fact_set", "gym_history",
+    "gym_exercises", "gym_routines", "gym_correct", "think_hard",
 }  # fmt: skip
 
 
@@ -47,6 +50,22 @@ async def page(ctx: ToolContext, text: str, fault: str = "") -> JsonValue:
 async def own(ctx: ToolContext, text: str) -> ToolOutput:
     """What we say."""
     return ToolOutput({"text": text}, text)
+
+
+@tool(
+    group="probing",
+    effect=Effect.READ,
+    compress=lambda text: str(threading.current_thread() is not threading.main_thread()),
+)
+async def large(ctx: ToolContext, size: int) -> ToolOutput:
+    """A text of that size; its compressor says whether it ran in another thread."""
+    return ToolOutput(None, "x" * size)
+
+
+@tool(group="probing", effect=Effect.READ, compress=shorten_log)
+async def logged(ctx: ToolContext, text: str, size: int) -> ToolOutput:
+    """A log, and a value of some size."""
+    return ToolOutput("x" * size, text)
 
 
 @dataclass
@@ -97,7 +116,7 @@ def test_which_tools_give_what_others_wrote() -> None:
     registry.load_builtin()
     marked = {name for name, one in registry.tools.items() if one.spec.untrusted}
     assert marked >= OTHERS
-    assert not marked & {"calculate", "note_list", "time_now", "todo_read", "reminder_list", "tv_status"}
+    assert not marked & {"calculate", "note_save", "time_now", "todo_write", "tv_status"}
 
 
 def test_the_model_gets_marks_and_references_get_the_value() -> None:
@@ -142,3 +161,30 @@ def test_no_text_closes_its_marks(text: str, guess: int) -> None:
     tag = shown[1:9]
     assert shown.endswith(f"\n[{tag}: end]")
     assert tag not in shown[9 : -len(f"[{tag}: end]")] or f"{guess:08x}" == tag
+
+
+def test_the_whole_of_a_log_is_kept_where_the_model_is_told() -> None:
+    log = "\n".join(f"2026-03-09 08:{n // 60:02}:{n % 60:02} INFO beat: heartbeat {n} sent" for n in range(300))
+    registry = Registry()
+    registry.add(logged)
+    memory = Memory()
+    services = cast(Services, type("Some", (), {"artifacts": memory}))
+    envelope = Envelope(registry, cast(NodeLedger, None), services, Settings(), KEY)
+    for size, kinds in ((1, ["text/plain"]), (40_000, ["text/plain", "application/json"])):
+        memory.kept.clear()
+        result = asyncio.run(envelope.result(Claim(_order("logged", {"text": log, "size": size}), 1)))
+        handle = content_handle(log.encode())
+        assert f"lines left out; the whole: read_artifact(handle={handle})]" in result.text
+        assert len(result.text) < 1_500
+        assert memory.kept[handle].data == log.encode()
+        assert [one.media_type for one in memory.kept.values()] == kinds
+
+
+def test_a_large_text_is_compressed_beside_the_loop() -> None:
+    registry = Registry()
+    registry.add(large)
+    services = cast(Services, type("Some", (), {"artifacts": Memory(), "blocking": None}))
+    envelope = Envelope(registry, cast(NodeLedger, None), services, Settings(), KEY)
+    for size, beside in ((LARGE_CHARS, False), (LARGE_CHARS + 1, True)):
+        result = asyncio.run(envelope.result(Claim(_order("large", {"size": size}), 1)))
+        assert result.text == str(beside)
