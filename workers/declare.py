@@ -136,6 +136,8 @@ class Tool:
         not JSON.
         """
         args, ignored = self._without_unknown(args)
+        if not self.internal:
+            schemas.refuse_halves(self.name, args)
         kwargs = self.validate(args)
         if inspect.iscoroutinefunction(self.fn):
             result = await self.fn(ctx, **kwargs)

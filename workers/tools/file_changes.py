@@ -38,10 +38,7 @@ def _text(path: Path | str, data: bytes) -> str:
 
 
 def _bytes(text: str, path: Path | str, limit: int) -> bytes:
-    try:
-        data = text.encode()
-    except UnicodeEncodeError as error:
-        raise ModelError("the text holds half a character", hint="leave it out", code="encoding") from error
+    data = text.encode()
     if b"\0" in data:
         raise ModelError("the text holds a NUL character", hint="leave it out", code="binary")
     if len(data) > limit:

@@ -125,6 +125,16 @@ def whole(value: Any) -> Any:
     return value
 
 
+def refuse_halves(tool: str, args: Mapping[str, Any]) -> None:
+    """Raises ModelError if half a character is in the arguments: what has an effect does not guess the other half."""
+    if halved := [name for name, value in args.items() if whole({name: value}) != {name: value}]:
+        raise ModelError(
+            f"{tool} was not run: half a character (a lone surrogate) stands in {', '.join(map(repr, halved))}.",
+            hint="write the character whole, or leave it out",
+            code="bad_arguments",
+        )
+
+
 def _too_large(value: Any) -> bool:
     """True if a whole number of more than 64 bits is in it, which no database takes."""
     if isinstance(value, list | dict):

@@ -16,7 +16,7 @@ from shared.entries import NodeEnded, RunEnded, Steer, Stored
 from shared.errors import ModelError
 from workers.context import ToolContext
 from workers.declare import tool
-from workers.learner.guard import refusal
+from workers.learner.guard import Evidence, refusal
 from workers.learner.proposals import AddRule, parse
 from workers.learner.trace import render
 from workers.tools.paths import contained
@@ -98,7 +98,7 @@ def test_traces_keep_their_marks_and_the_guard_never_fails(outputs: list[str], s
     trace = render(entries, "r")
     of_users = sum(text.count("</untrusted>") for text in said)
     assert trace.text.count("</untrusted>") == len(outputs) + of_users
-    assert isinstance(refusal(AddRule(op="add", text=rule), trace), str)
+    assert isinstance(refusal(AddRule(op="add", text=rule), Evidence(trace)), str)
 
 
 @given(st.text(max_size=200))
@@ -106,7 +106,7 @@ def test_a_rule_copied_from_a_tool_never_passes(text: str) -> None:
     ended = NodeEnded(node="n", result=NodeResult(state=NodeState.DONE, text=f"before {text} after"))
     trace = render([Stored.model_construct(id="1-0", run="r", type=ended.T, value=ended)], "r")
     if any(char.isascii() and char.isalnum() for char in text):
-        assert refusal(AddRule(op="add", text=text), trace)
+        assert refusal(AddRule(op="add", text=text), Evidence(trace))
 
 
 @given(st.text(max_size=200) | json_values.map(json.dumps) | json_values.map(lambda v: json.dumps({"operations": v})))

@@ -90,6 +90,24 @@ def test_a_plain_function_runs_in_the_executor(bench: Any) -> None:
     assert asyncio.run(where.call(bench.ctx(), {})).value is False
 
 
+def test_half_a_character_is_replaced_where_a_call_only_reads_and_refused_where_it_writes(bench: Any) -> None:
+    ran: list[str] = []
+
+    @tool(group="demo", effect=Effect.WRITE)
+    async def keep(ctx: ToolContext, title: str, tags: list[str] = []) -> None:  # noqa: B006
+        """Keeps a title."""
+        ran.append(title)
+
+    said = asyncio.run(echo.call(bench.ctx(), {"title": "a\ud83d"})).value
+    assert isinstance(said, dict)
+    assert said["title"] == "a\ufffd"
+    with pytest.raises(ModelError, match=r"half a character.*'tags'") as caught:
+        asyncio.run(keep.call(bench.ctx(), {"title": "a", "tags": ["\udd25"]}))
+    assert caught.value.code == "bad_arguments"
+    asyncio.run(keep.call(bench.ctx(), {"title": "a \U0001f525"}))
+    assert ran == ["a \U0001f525"]
+
+
 def test_a_value_that_is_not_json_is_our_defect_not_the_models(bench: Any) -> None:
     @tool(group="demo", effect=Effect.READ)
     async def bad(ctx: ToolContext) -> Any:

@@ -246,7 +246,7 @@ def test_sizes_are_bounded(make_bench: Any, tree: Path) -> None:
     (tree / "large").write_text("x" * 101)
     assert refused(bench.run, "file_edit", path="large", old="x", new="y", every=True) == "too_large"
     assert refused(bench.run, "file_write", path="x", text="a\0b") == "binary"
-    assert refused(bench.run, "file_write", path="x", text="\ud800") == "encoding"
+    assert refused(bench.run, "file_write", path="x", text="\ud800") == "bad_arguments"
 
 
 PATCH = """diff --git a/a.txt b/a.txt
