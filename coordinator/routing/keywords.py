@@ -230,6 +230,10 @@ class KeywordIndex:
 
     def cover(self, words: Sequence[str]) -> frozenset[str] | None:
         """The owners of phrases that make up the whole message, given as `read`; None if no sequence of them does."""
+        return self.covers(words)[-1]
+
+    def covers(self, words: Sequence[str]) -> list[frozenset[str] | None]:
+        """The same for each beginning of the message, from none of its words to all."""
         reached: list[frozenset[str] | None] = [frozenset(), *[None] * len(words)]
         for at in range(len(words)):
             so_far = reached[at]
@@ -239,7 +243,7 @@ class KeywordIndex:
                 end = at + len(key)
                 if reached[end] is None:  # the first way found is the one with the longest phrases
                     reached[end] = so_far.union(owners)
-        return reached[-1]
+        return reached
 
     @staticmethod
     def _starting(words: Sequence[str], at: int, starts: _Starts) -> Iterable[_Phrase]:

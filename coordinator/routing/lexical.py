@@ -100,15 +100,16 @@ class LexicalIndex:
         numbers = np.array(held, dtype=np.intp)
         seen = np.bincount(numbers, minlength=len(self._number))
         idf = 1.0 + np.log((1 + len(sentences)) / (1 + seen))
-        self._idf = array("d", idf.tolist())
-        self._ends, self._at, self._share = self._invert(
+        self._idf: Scores = idf
+        self._starts, self._sizes, self._at, self._share = self._invert(
             numbers, np.array(damped) * idf[numbers], np.repeat(np.arange(len(sentences)), sizes), np.array(classes)
         )
 
     def _invert(
         self, numbers: Ints, weights: Scores, sentences: Ints, classes: Ints
-    ) -> tuple[array[int], npt.NDArray[np.int32], npt.NDArray[np.float32]]:
-        """For each feature where its part ends in what follows: classes, and the feature's weights in them.
+    ) -> tuple[Ints, Ints, npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+        """For each feature where its part of what follows begins and how long it is; then classes, and the feature's
+        weights in them.
 
         Given are features of sentences with their weights; `classes` has one entry a sentence.
         """
@@ -117,30 +118,31 @@ class LexicalIndex:
         summed: Scores = np.bincount(cell, weights, minlength=len(cells)).astype(np.float64)
         owners = cells % max(self._count, 1)
         shares = summed / _lengths(summed, owners)
-        ends = np.cumsum(np.bincount(cells // max(self._count, 1), minlength=len(self._number)))
-        return array("q", ends.tolist()), owners.astype(np.int32), shares.astype(np.float32)
+        sizes = np.bincount(cells // max(self._count, 1), minlength=len(self._number))
+        return np.cumsum(sizes) - sizes, sizes, owners.astype(np.int32), shares.astype(np.float32)
 
     def scores(self, words: Sequence[str]) -> Scores:
         """Cosine in 0..1 of a message given as `tokens` with every class, shape (count,)."""
         bag = self._words_first(words) if self._by_words else features(words)
-        numbers, idfs, ends, unseen = self._number, self._idf, self._ends, self._unseen**2
-        total = 0.0
-        hits: list[npt.NDArray[np.int32]] = []
-        weights: list[npt.NDArray[np.float32]] = []
+        known: list[int] = []
+        damped: list[float] = []
+        strange = 0.0  # what no class knows makes the message less like any of them
         for feature, tf in bag.items():
-            number = numbers.get(feature)
-            if number is None:  # what no class knows makes the message less like any of them
-                total += tf * tf * unseen
-                continue
-            weight = tf * idfs[number]
-            total += weight * weight
-            part = slice(ends[number - 1] if number else 0, ends[number])
-            hits.append(self._at[part])
-            weights.append(self._share[part] * weight)
-        if not hits:
+            if (number := self._number.get(feature)) is None:
+                strange += tf * tf
+            else:
+                known.append(number)
+                damped.append(tf)
+        if not known:
             return np.zeros(self._count)
-        summed = np.bincount(np.concatenate(hits), np.concatenate(weights), minlength=self._count)
-        return np.asarray(summed / math.sqrt(total), dtype=np.float64)
+        numbers = np.array(known)
+        weights = np.array(damped) * self._idf[numbers]
+        length = math.sqrt(float(weights @ weights) + strange * self._unseen**2)
+        sizes = self._sizes[numbers]
+        ends = np.cumsum(sizes)
+        cells = np.repeat(self._starts[numbers] - ends + sizes, sizes) + np.arange(ends[-1])
+        summed = np.bincount(self._at[cells], self._share[cells] * np.repeat(weights, sizes), minlength=self._count)
+        return np.asarray(summed / length, dtype=np.float64)
 
     def _words_first(self, words: Sequence[str]) -> dict[str, float]:
         counts: defaultdict[str, int] = defaultdict(int)

@@ -42,6 +42,9 @@ _FORM = re.compile(
     re.IGNORECASE,
 )
 
+_MAY_HAVE_FORMS: Final = re.compile(r"[\d@<./×%]|\b(?:at|a las?)\s", re.IGNORECASE)
+"""Without one of these no form can match: a far cheaper search, which most messages end with."""
+
 _WORDS: Final = {
     "day": "lunes martes miércoles jueves viernes sábado domingo "
     "monday tuesday wednesday thursday friday saturday sunday",
@@ -62,7 +65,7 @@ def read(text: str) -> list[str]:
 
     A kind may be written as such: `read("every <day>")` is `read("every monday")`.
     """
-    return list(_read(text))
+    return list(_read(text) if _MAY_HAVE_FORMS.search(text) else _plain(text))
 
 
 def _read(text: str) -> Iterator[str]:

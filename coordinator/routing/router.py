@@ -222,7 +222,7 @@ class Router:
     def _second(self, message: _Message, points: Mapping[str, float]) -> frozenset[str]:
         """The group whose examples the message is clearly more like than those of the only one that its keywords name:
         "is the dentist still at nine" may have said one word too many."""
-        if len(points) != 1:
+        if len(points) != 1 or not self._mute.isdisjoint(points):
             return frozenset()
         [named] = (at for at, group in enumerate(self._groups) if group.name in points)
         likeness = self._resemblance.scores(message.words)

@@ -210,11 +210,14 @@ def is_plain(words: Sequence[str]) -> bool:
 
 def _follows(words: Sequence[str]) -> bool:
     """True for words that take up what was said before, behind a yes or no or nothing."""
-    return any(_STARTS.starts(words[at:]) and _INDEX.cover(words[:at]) is not None for at in range(len(words)))
+    covers = _INDEX.covers(words)
+    return any(covers[at] is not None and _STARTS.starts(words[at:]) for at in range(len(words)))
 
 
 def _is_mood(words: Sequence[str], *, laughs: bool) -> bool:
     """True for a few words of thanks, praise, regret or feeling: "thank you, you saved my afternoon"."""
-    start = max(at for at in range(len(words) + 1) if _INDEX.cover(words[:at]) is not None)
+    start = max(at for at, owners in enumerate(_INDEX.covers(words)) if owners is not None)
+    if len(words) - start > _LOOSE:
+        return False
     opened = laughs or any("opening" in _MOODS.match(words[at : at + 3]) for at in range(start + 1))
-    return opened and len(words) - start <= _LOOSE and "asking" not in _MOODS.match(words)
+    return opened and "asking" not in _MOODS.match(words)
