@@ -1,11 +1,11 @@
 """RUN4: how well the claims guard tells answers that claim what no tool did from those that do not.
 
-`own` are the answers that it was developed with; `blind` and `fresh` were written by people who had not seen it, and
-read afterwards, so their figures of today flatter. What was measured before anything of a set was read: `blind` 0.90
-precision and 0.50 recall, of its even lines later 0.94 and 0.78; `fresh` 0.92 and 0.92, with weighed words 0.91 and
-0.93. The weights are fitted to `own` and `blind` (`claims_fit.py`), not to `fresh`. A flag is right if the set expects
-one; `prose` are sentences of docstrings of Python's standard library, of which none is a claim: `flagged` is the share
-that is. `us` is the time for an answer.
+`own` are the answers that it was developed with; `blind`, `fresh` and `more` were written by people who had not seen
+it, and read afterwards: the weights are fitted to all of them (`claims_fit.py`), so their figures of today flatter.
+`test` was written like them, but nobody has read it and nothing is fitted to it: it tells what is to be expected. It
+was 0.93 precision and 0.93 recall before `more` was there, and was measured twice since. A flag is right if the set
+expects one; `prose` are sentences and paragraphs of docstrings of Python's standard library, of which none is a claim:
+`flagged` is the share that is. `us` is the time for an answer.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from coordinator.loop.claims import Done, Kind, done_by, unsupported
+from coordinator.loop.claims.evidence import FITTED, Weights
 from tests.bench.report import line
 
 FOLDER = Path(__file__).parents[1] / "data"
@@ -51,12 +52,18 @@ class Row(BaseModel):
     @property
     def flagged(self) -> bool:
         """What the guard says."""
+        return self.flagged_by(FITTED)
+
+    def flagged_by(self, weights: Weights) -> bool:
+        """What it says with these weights."""
         done = [Done(frozenset(Kind(k) for k in DEEDS.get(deed, (deed,)))) for deed in self.done]
-        return bool(unsupported(self.text, done, looked={done_by(group).domain for group in self.read}))
+        looked = {done_by(group).domain for group in self.read}
+        return bool(unsupported(self.text, done, looked=looked, weights=weights))
 
 
 def rows(name: str) -> list[Row]:
-    """The rows of a file in `tests/data`."""
+    """The rows of a file in `tests/data`. Nothing is ever fitted to `claims_test.jsonl`, nor changed because of one of
+    its rows: it is there to be measured."""
     return [Row.model_validate_json(text) for text in (FOLDER / name).read_text("utf-8").splitlines()]
 
 
@@ -81,7 +88,8 @@ def _print(name: str, chosen: Sequence[Row]) -> None:
 
 def measure() -> None:
     """Prints a line for each set and language."""
-    for name, file in (("own", "claims.jsonl"), ("blind", "claims_blind.jsonl"), ("fresh", "claims_fresh.jsonl")):
-        _print(name, rows(file))
+    _print("own", rows("claims.jsonl"))
+    for name in ("blind", "fresh", "more", "test"):
+        _print(name, rows(f"claims_{name}.jsonl"))
     prose = rows("claims_prose.jsonl")
     line("RUN4", set="prose", flagged=sum(row.flagged for row in prose) / len(prose), n=len(prose))

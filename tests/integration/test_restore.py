@@ -372,7 +372,7 @@ def test_redis_and_its_disk_are_gone_and_the_system_goes_on(make_system: MakeSys
     assert "- people: 4" in body["messages"][-1]["content"]
     offered = {t["function"]["name"] for t in body["tools"]}
     assert "fact_set" in offered, "its group was opened before the loss"
-    assert "calculate" not in offered, "this is not simply the whole catalogue"
+    assert "file_write" not in offered, "this is not simply the whole catalogue"
 
     assert client.ask("did you?", session="flight", timeout=30).ok
     assert "may have had an effect" in json.dumps(asked(model, "did you?")["messages"])

@@ -29,13 +29,18 @@ _MAX_TRIED = 4
 _UNICAST = ipaddress.IPv6Network("2000::/3")  # all that has been given out; the rest is reserved, or used privately
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _ISATAP = (0x0000_5EFE, 0x0200_5EFE)
-_SPECIAL = (
-    ipaddress.IPv4Network("192.0.0.0/24"),  # the protocols' own: nearest NAT, metadata of one cloud
-    ipaddress.IPv4Network("192.88.99.0/24"),  # relays
-    ipaddress.IPv4Network("168.63.129.16"),  # looks public, but is each virtual machine's own host in another cloud
-    ipaddress.IPv6Network("3fff::/20"),  # documentation
-)
-"""Beyond what `ipaddress` knows, which differs between versions of Python."""
+_SPECIAL = tuple(
+    ipaddress.ip_network(network)
+    for network in (
+        "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
+        "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
+        "224.0.0.0/3",
+        "168.63.129.16/32",  # looks public, but is each virtual machine's own host in one cloud
+        "2001::/23", "2001:db8::/32", "3fff::/20",
+    )
+)  # fmt: skip
+"""What is not the public internet by IANA's registries of special-purpose addresses, though parts of it are reachable.
+Our own list, because what `ipaddress` takes for global differs between versions of Python."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +73,12 @@ def is_public(address: Address) -> bool:
         low = ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
         if address.ipv4_mapped is not None or address in _NAT64:
             return is_public(low)
-        inner = [address.sixtofour, *(address.teredo or ())]
+        inner = [] if address.sixtofour is None else [address.sixtofour]
         if int(address) >> 32 & 0xFFFF_FFFF in _ISATAP:
             inner.append(low)
-        if address not in _UNICAST or not all(is_public(one) for one in inner if one is not None):
+        if address not in _UNICAST or not all(map(is_public, inner)):
             return False
-    return address.is_global and not address.is_multicast and not any(address in one for one in _SPECIAL)
+    return not any(address.version == one.version and address in one for one in _SPECIAL)
 
 
 async def system_resolve(host: str, port: int) -> list[str]:

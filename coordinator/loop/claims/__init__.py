@@ -1,24 +1,37 @@
 """The claims guard: what an answer says was done, held against what was done. Pure.
 
 An answer is split into clauses; in each the forms of verbs that name deeds are looked up, and subject, voice, negation,
-supposition and attribution decide whether it claims one. A short answer is weighed by its words as well (evidence.py),
-for what no rule foresaw and against what a rule misread. A claim that no success of this run supports is returned.
+supposition and attribution decide whether it claims one. Its words are weighed as well (evidence.py), for what no
+rule foresaw and against what a rule misread. A claim that no success of this run supports is returned.
 What follows from that is decided in `coordinator/loop/decide.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
-from coordinator.loop.claims import english, evidence, spanish
+from coordinator.loop.claims import english, spanish
 from coordinator.loop.claims.claim import Claim, Done, Voice, apart, is_time
 from coordinator.loop.claims.deeds import deeds, done_by
-from coordinator.loop.claims.lexicon import ENGLISH, ONLY_ENGLISH, ONLY_SPANISH, SPANISH, Kind, Words
+from coordinator.loop.claims.evidence import ASKED, FITTED, LEAST, Weights, features, is_telling
+from coordinator.loop.claims.lexicon import ENGLISH, ONLY_ENGLISH, ONLY_SPANISH, SPANISH, Form, Kind, Words
 from coordinator.loop.claims.text import Clause, Said, Sentence, said
 
-__all__ = ["Claim", "Done", "Kind", "Voice", "claims", "deeds", "done_by", "unsupported"]
+__all__ = [
+    "VOICES",
+    "Candidate",
+    "Claim",
+    "Done",
+    "Kind",
+    "Voice",
+    "candidates",
+    "claims",
+    "deeds",
+    "done_by",
+    "unsupported",
+]
 
 LONG: Final = 60
 """Words of an answer beyond which it is an explanation: there only short sentences and what is said in the first person
@@ -28,26 +41,47 @@ SHORT: Final = 45
 """Words of an answer beyond which a plain "done" is taken to be about what the answer itself brings."""
 
 
-def claims(answer: str, *, asked: bool = False) -> list[Claim]:
+VOICES: Final = ("none", *(voice.value for voice in (Voice.DONE, Voice.REPORT, Voice.RESULT, Voice.SELF)))
+"""What the grammar can say of a sentence, the strongest last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A sentence that may claim a deed: what it claims by its grammar, and the features that it is weighed by."""
+
+    sentence: Sentence
+    claims: tuple[Claim, ...]
+    features: frozenset[str]
+
+    @property
+    def voice(self) -> str:
+        """The strongest voice of its claims, or `none`."""
+        return max((claim.voice.value for claim in self.claims), key=VOICES.index, default="none")
+
+
+def claims(answer: str, *, asked: bool = False, weights: Weights = FITTED) -> list[Claim]:
     """The deeds that an answer says were done, in its order. `asked`: the user asked for one."""
-    whole = said(answer)
-    weighed = 0 < whole.words <= evidence.LONGEST
-    more = evidence.ASKED if asked else 0.0
+    least = LEAST - (ASKED if asked else 0.0)
     found: list[Claim] = []
+    for one in candidates(answer):
+        if weights.weigh(one.voice, one.features) > least:
+            text = one.sentence.text
+            found.extend(replace(claim, text=text) for claim in one.claims or (_unnamed(one.sentence),))
+    return found
+
+
+def candidates(answer: str) -> Iterator[Candidate]:
+    """The sentences of an answer that may claim a deed: those that do by their grammar, and in a short answer that only
+    talks every one that names a deed or a thing."""
+    whole = said(answer)
     told = list(_told(whole))
-    for sentence in told:
+    for at, sentence in enumerate(told):
         here = list(_of(sentence, shows=whole.shows)) or list(_plain(sentence.clauses, whole))
         if whole.words > LONG:
             brief = sum(len(clause.words) for clause in sentence.clauses) <= BRIEF
             here = [c for c in here if c.voice is Voice.SELF or (c.voice is Voice.RESULT and brief)]
-        if here:
-            weight = evidence.weight(whole, (sentence,)) + more
-            least = evidence.DENIED if whole.words <= evidence.LONGEST else evidence.DENIED_AT_LENGTH
-            here = [c for c in here if weight > (2 * evidence.DENIED if c.voice is Voice.SELF else least)]
-        found.extend(replace(claim, text=sentence.text) for claim in here)
-    if not found and weighed and not whole.shows:
-        found.extend(_weighed(whole, told, evidence.CLAIMED - more))
-    return found
+        if here or (whole.words <= LONG and not whole.shows and any(_open_clauses(sentence))):
+            yield Candidate(sentence, tuple(here), features(whole, told, at))
 
 
 def _told(whole: Said) -> Iterator[Sentence]:
@@ -69,22 +103,38 @@ def _reads_out(sentence: Sentence) -> bool:
 _THERE: Final = (("you", "have"), ("there", "are"), ("you", "'ve"), ("here", "are"))
 
 
-def _weighed(whole: Said, told: Sequence[Sentence], least: float) -> Iterator[Claim]:
-    """That something was done, by the weight of the sentences that deny, suppose and ask nothing."""
-    plain = [sentence for sentence in told if _is_plain(sentence)]
-    if plain and evidence.weight(whole, plain) >= least:
-        heaviest = max(plain, key=lambda sentence: evidence.weight(whole, (sentence,)))
-        yield Claim(frozenset({Kind.ANY}), "", Voice.DONE, heaviest.text)
+def _open_clauses(sentence: Sentence) -> Iterator[Clause]:
+    """The clauses that name a deed or a thing, and deny, suppose and ask nothing."""
+    for clause in sentence.clauses:
+        if any(w in language["hypothetical"] for w in clause.words for language in _LANGUAGES):
+            return
+        denied = any(w in language["negation"] for w in clause.words for language in _LANGUAGES)
+        if not _is_path(clause) and not denied and not clause.asks and any(map(is_telling, clause.words)):
+            yield clause
 
 
-def _is_plain(sentence: Sentence) -> bool:
-    """Whether it names a deed or a thing, and denies, supposes and asks nothing."""
-    words = [word for clause in sentence.clauses for word in clause.words]
-    scoped = any(w in language[scope] for w in words for language in (ENGLISH, SPANISH) for scope in _SCOPES)
-    return any(map(evidence.is_telling, words)) and not scoped and not any(clause.asks for clause in sentence.clauses)
+def _is_path(clause: Clause) -> bool:
+    """Whether it is the rest of an address."""
+    return len(clause.words) == 1 and "/" in clause.words[0]
 
 
-_SCOPES: Final = ("negation", "hypothetical")
+def _unnamed(sentence: Sentence) -> Claim:
+    """The claim of a sentence that is one by its words alone: of the deeds and the things that it names."""
+    words = [word for clause in _open_clauses(sentence) for word in clause.words]
+    told = [
+        deed for w in words for language in _LANGUAGES for form, deed in language.forms.get(w, ()) if _is_past(form)
+    ]
+    things = [thing for w in words for language in _LANGUAGES if (thing := language.thing(w)) is not None]
+    kinds = frozenset().union(*(deed.accepts for deed in told), *(thing.accepts for thing in things)) if told else _ANY
+    return Claim(kinds, "", Voice.DONE, "")
+
+
+def _is_past(form: Form) -> bool:
+    return form in (Form.PAST, Form.PARTICIPLE)
+
+
+_LANGUAGES: Final = (ENGLISH, SPANISH)
+_ANY: Final = frozenset({Kind.ANY})
 
 
 def _of(sentence: Sentence, *, shows: bool) -> Iterator[Claim]:
@@ -97,10 +147,18 @@ def _of(sentence: Sentence, *, shows: bool) -> Iterator[Claim]:
         yield from spanish.claims(sentence, shows=shows)
 
 
-def unsupported(answer: str, done: Sequence[Done], *, looked: Collection[str] = (), asked: bool = False) -> list[Claim]:
+def unsupported(
+    answer: str,
+    done: Sequence[Done],
+    *,
+    looked: Collection[str] = (),
+    asked: bool = False,
+    weights: Weights = FITTED,
+) -> list[Claim]:
     """The claims that nothing speaks for. `done` are the deeds of the run; `looked` the domains of what was read in it
     (empty text: of anything), so that the answer may tell how things are there; `asked` as in `claims`."""
-    return [claim for claim in claims(answer, asked=asked) if not claim.fits(done) and not _was_seen(claim, looked)]
+    told = claims(answer, asked=asked, weights=weights)
+    return [claim for claim in told if not claim.fits(done) and not _was_seen(claim, looked)]
 
 
 def _was_seen(claim: Claim, looked: Collection[str]) -> bool:
@@ -117,7 +175,7 @@ def _plain(clauses: Sequence[Clause], whole: Said) -> Iterator[Claim]:
         if clause.asks:
             continue
         behind = clauses[clauses.index(clause) + 1 :] if len(clauses) < 9 else ()
-        hands_over = bool(behind) and (clause.ends == ":" or any(_STATED & set(c.words) for c in behind))
+        hands_over = any(_STATED & set(c.words) for c in behind)
         if not whole.delivers and not hands_over and whole.words <= SHORT and _is_done(clause, whole):
             yield Claim(frozenset({Kind.ANY}), "", Voice.DONE, "")
         elif clause.ticked and not whole.checklist and (found := _ticked(clause)) is not None:

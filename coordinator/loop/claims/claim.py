@@ -61,6 +61,10 @@ class Claim:
         return not apart(self.domain, done.domain) and not self.kinds.isdisjoint(done.kinds)
 
 
+_STEPS: Final = (("next",), ("then",), ("first",), ("finally",), ("lastly",), ("to",))
+"""Beginnings of sentences that tell what to do."""
+_FAILED: Final = frozenset({"failed", "failure", "error", "falló", "fallo"})
+"""Words before a colon behind which a message is read out."""
 _APART: Final = frozenset({"calendar", "mail", "device", "notes"})
 """Domains that nobody takes for each other."""
 
@@ -88,6 +92,10 @@ class Scope:
     """It is told as what was asked for."""
     attributed: bool = False
     """Somebody else is named as its source, behind it perhaps, or a year long ago as its time."""
+    stepwise: bool = False
+    """It begins like a step of an instruction: "Next, set up ..."."""
+    named: Thing | None = None
+    """The last thing that a clause before this one named, which "which" and "it" may be about."""
     listing: bool = False
     """What is told are choices, or the states that things may have."""
 
@@ -95,7 +103,12 @@ class Scope:
     def of(cls, sentence: Sentence, words: Words) -> Scope:
         """What reaches over the whole sentence, wherever it is said."""
         behind = sentence.clauses[1:]
-        attributed = any(w in words["attributed"] for clause in behind for w in clause.words[:2])
+        guessed = any(w in ("sepa", "knowledge") for w in sentence.clauses[0].words)
+        attributed = guessed or any(w in words["attributed"] for clause in behind for w in clause.words[:2])
+        heading = sentence.clauses[0]
+        source = [w for w in heading.words[:3] if (thing := words.thing(w)) is not None and thing.domain == "mail"]
+        told_by = bool(source) and any(w in ("from", "de") for w in heading.words)
+        told_by = heading.ends == ":" and (told_by or any(w in _FAILED for w in heading.words))
         complied = any(
             w in words["complied"]
             for c in sentence.clauses
@@ -104,7 +117,11 @@ class Scope:
         )
         pairs = (pair for clause in sentence.clauses for pair in pairwise(clause.words))
         past = any(by in words["years_by"] and _PAST_YEAR.match(year) for by, year in pairs)
-        return cls(attributed=attributed or past, complied=complied)
+        return cls(
+            attributed=attributed or past or told_by,
+            complied=complied,
+            stepwise=heading.link == "then" or heading.words[:1] in _STEPS,
+        )
 
     def into(self, clause: Clause, words: Words) -> None:
         """Takes the scopes on that reach into this clause; others end before it."""

@@ -19,6 +19,7 @@ from coordinator.loop.claims.claim import (
     kinds_of,
     object_of,
 )
+from coordinator.loop.claims.english_phrases import by_somebody, idiom, is_mass, is_verb, of_ours
 from coordinator.loop.claims.english_states import state
 from coordinator.loop.claims.lexicon import ENGLISH as W
 from coordinator.loop.claims.lexicon import IRREGULAR, OTHER, Deed, Form, Thing
@@ -78,6 +79,9 @@ def _is_instruction(clause: Clause) -> bool:
 
 def _clause(scan: _Scan, shows: bool) -> Iterator[Claim]:
     found = False
+    if scan.words[:1] == ("which",) and scan.clause.link == ",":
+        scan.subject, scan.definite, scan.thing = "thing", True, scan.scope.named
+    scan.scope.hypothetical = scan.scope.hypothetical or scan.words[:2] == ("had", "i")
     for i, word in enumerate(scan.words):
         forms = () if _is_noun(scan, word) else W.forms.get(word, ()) or (_ANY_FORM if _may_be_deed(scan, i) else ())
         scan.verbs = scan.verbs or (bool(forms) and i > 0)
@@ -89,7 +93,8 @@ def _clause(scan: _Scan, shows: bool) -> Iterator[Claim]:
             scan.group.append(word)
         else:
             _advance(scan, word, verb=bool(forms))
-    scan.scope.predicate = any(_is_verb(w) for w in scan.words) or (not found and scan.verbs)
+    scan.scope.named = scan.thing or scan.scope.named
+    scan.scope.predicate = any(is_verb(w) for w in scan.words) or (not found and scan.verbs)
     if not found and (told := _state(scan)) is not None:
         yield told
 
@@ -121,7 +126,9 @@ def _advance(scan: _Scan, word: str, *, verb: bool) -> None:
     elif word in W["other"] and not (scan.subject == "self" and not scan.open):
         scan.subject, scan.open = "you" if word == "you" else "other", True
         scope.self_ = False
-    elif word in W["hypothetical"] and not (word in _TRAILING and scan.words[-1] == word):
+    elif word == "that" and scan.words[max(0, scan.words.index(word) - 1) :][:1] in (("informed",), ("note",)):
+        scope.hypothetical = False  # "please note that"
+    elif word in W["hypothetical"] and not (word in _TRAILING and (scan.words[-1] == word or _is_factual(scan, word))):
         scope.hypothetical = True
         scope.conditional = scope.conditional or word in W["conditional"]
     elif word in W["listing"]:
@@ -151,6 +158,15 @@ def _advance(scan: _Scan, word: str, *, verb: bool) -> None:
     scan.group = []
 
 
+def _is_factual(scan: _Scan, word: str) -> bool:
+    """Whether "before" and the like tell when something happened: "it was 97% before I emptied the bin"."""
+    words = scan.words
+    at = words.index(word)
+    behind = {form for w in words[at + 2 : at + 3] for form, _ in W.forms.get(w, ())}
+    told = any(w in ("was", "were", "had") for w in words[:at]) and words[at + 1 : at + 2] == ("i",)
+    return told and Form.PAST in behind and Form.BASE not in behind
+
+
 def _is_relative(scan: _Scan, word: str) -> bool:
     """Whether "that" goes on about the word before it: "modules that have been imported"."""
     at = scan.words.index(word)
@@ -174,17 +190,21 @@ def _judged(scan: _Scan, at: int, forms: Sequence[tuple[Form, Deed]], shows: boo
     if theirs if own else (scope.reported or scope.conditional or scope.attributed):
         return None
     rest = words[at + 1 :]
-    if (_idiom(deed, words[at], rest, scan.thing) and (own or deed.name != "tell")) or (
+    if (idiom(deed, words[at], rest, scan.thing, scan.clause.names) and (own or deed.name != "tell")) or (
         rest[:1] and rest[0] in W["no"]
     ):
         return None
     thing, content = object_of(rest, W, deed)
+    content = content and not (not own and scan.thing is not None and rest[0] in W["prepositions"])
     if (not own or thing is None) and not content:
         thing = scan.thing or thing
+    if own and thing is None and not content and (words[0] == "which" or rest[:1] in (("it",), ("them",), ("one",))):
+        thing = scope.named
     if not own and thing is None and not content:
         content = (
             "now" not in words
             and any(w in W.content for w in words[:at])
+            and rest[:2] != ("to", HOLE)
             and deed.name in ("change", "remove", "create", "add")
         )
     bare = not rest or rest[0] in W["pronoun"] or rest[0] in W["prepositions"] or rest[0] in W["adverb"]
@@ -205,6 +225,8 @@ def _voice(scan: _Scan, at: int, shapes: set[Form], deed: Deed) -> Voice | None:
         led = words[max(0, at - 6) : at]
         able = base and any(w in W["able"] for w in led) and not any(w in W["negation"] or w == "am" for w in led)
         return Voice.SELF if able and ours else None
+    if participle and words[max(0, at - 1) : at] == ("as",) and not group:
+        return None  # "mark it as done"
     if Form.GERUND in shapes:
         led = words[max(0, at - 2) : at]
         done = led[-1:] and (led[-1] in W["gerund"] or led in (("succeeded", "in"), ("liberty", "of")))
@@ -236,6 +258,8 @@ def _voice(scan: _Scan, at: int, shapes: set[Form], deed: Deed) -> Voice | None:
 def _passive(scan: _Scan, at: int, be: list[str], deed: Deed) -> Voice | None:
     words, group = scan.words, scan.group
     rest = words[at + 1 :]
+    if "following" in rest and scan.clause.ends == ":":
+        return None
     mine = scan.subject == "self" and (scan.open or scan.thing is None)
     if "being" in be or "be" in be or mine or scan.subject == "other":
         return None
@@ -244,7 +268,7 @@ def _passive(scan: _Scan, at: int, be: list[str], deed: Deed) -> Voice | None:
         return Voice.RESULT if mine and scan.open and not {"were", "was"} & set(be) else None
     own = any(w in W["own"] for w in words[:at])
     named = scan.thing is not None or own or any(W.thing(w) for w in rest) or deed.name in _TOLD
-    pronoun = scan.subject == "thing" and scan.definite
+    pronoun = (scan.subject == "thing" and scan.definite) or (words[0] == "one" and "been" in be)
     short = deed.name in PLAIN and len(words) <= 14 and at <= 7
     worded = (
         "now" not in words
@@ -266,14 +290,14 @@ def _passive(scan: _Scan, at: int, be: list[str], deed: Deed) -> Voice | None:
     named = named or (deed.name in PLAIN and rest[:1] in (("to",), ("for",)) and any(is_time(w) for w in rest[:4]))
     if deed is OTHER and not ((own and "been" in be) or (scan.thing is not None and scan.definite)):
         return None
-    if not (named or pronoun) or _by_somebody(rest) or any(w in W["habitual"] for w in words):
+    if not (named or pronoun) or by_somebody(rest) or any(w in W["habitual"] for w in words):
         return None
     if "been" in be:
         perfect = any(g in ("have", "has", "'s") for g in group)
         return Voice.RESULT if perfect and (own or not dated(rest, W, deed)) else None
     definite = scan.definite or own
     if any(g in ("was", "were") for g in be):
-        whole = definite or words[0] in ("all", "both")
+        whole = definite or words[0] in ("all", "both") or (is_time(words[0]) and deed.name in PLAIN)
         return Voice.REPORT if whole and not dated(words, W, deed) else None
     if "got" in be:
         return Voice.RESULT if definite else None
@@ -288,35 +312,38 @@ def _of_unknown(words: Sequence[str], at: int, be: list[str], deed: Deed) -> Voi
     """Of a subject that the tables do not know: what may be news as well counts as told."""
     rest = words[at + 1 :]
     blocked = W["habitual"] | W["hypothetical"] | {"through"}
-    if dated(words, W, deed) or _by_somebody(rest) or any(w in blocked for w in rest):
+    if dated(words, W, deed) or by_somebody(rest) or any(w in blocked for w in rest):
         return None
     if "been" in be:
         return Voice.REPORT if deed.name in _NEWS else Voice.RESULT
     if words[0] in ("a", "an"):
         return None
     whole = any(g in ("is", "'s") for g in be) or words[0] in ("all", "both", "they", "these", "those")
+    whole = whole or is_time(words[0])
     return Voice.REPORT if whole else None
-
-
-def _by_somebody(rest: Sequence[str]) -> bool:
-    """Whether "by" follows and names who did it, and not when or by what means."""
-    at = next((i for i, w in enumerate(rest[:6]) if w == "by"), -1)
-    return 0 <= at < len(rest) - 1 and rest[at + 1] not in W["means"] and not is_time(rest[at + 1])
 
 
 def _fragment(scan: _Scan, at: int, deed: Deed) -> Voice | None:
     """A clause without a verb of its own: "Saved.", "Mail sent to Ana"."""
     words, scope, clause = scan.words, scan.scope, scan.clause
     rest = words[at + 1 :]
-    dropped = bool(rest) and (rest[0] in W["objects"] or rest[0] in clause.names) and at == 0
+    dropped = (
+        bool(rest)
+        and (rest[0] in W["objects"] or rest[0] in clause.names)
+        and all(w in _FILLER or w == "just" for w in words[:at])
+    )
     if at == 0 and clause.link == "," and deed.name in ("schedule", "book", "programme"):
         return Voice.REPORT if not scope.negated else None  # "there is a call, scheduled for ten"
-    if not words[:at] and scope.predicate and clause.link in W["unbroken"]:
+    if (not words[:at] or scan.thing is None) and scope.predicate and clause.link in W["unbroken"]:
         return None  # its subject is the one before
+    base = any(form is Form.BASE for form, _ in W.forms.get(words[at], ()))
+    if at == 0 and base and len(words) > 2 and all(w in clause.names for w in words):
+        return None  # a heading: "Set Up Your Account"
+    dropped = dropped and deed is not OTHER
     if scope.negated or clause.link == "(" or (not dropped and any(w in W["finite"] or w in W["modal"] for w in rest)):
         return None
     if (
-        _by_somebody(rest)
+        by_somebody(rest)
         or (not dropped and dated(words, W, deed))
         or scan.subject in ("self", "you", "other")
         or scope.reported
@@ -327,57 +354,29 @@ def _fragment(scan: _Scan, at: int, deed: Deed) -> Voice | None:
     leading = [w for w in words[:at] if w not in _FILLER]
     follows = not rest or rest[0] in W["prepositions"] or rest[0] == HOLE
     follows = follows or (not leading and (is_time(rest[0]) or rest[0] in W["objects"] or rest[0] in clause.names))
-    follows = follows or (not leading and _is_mass(rest))
+    follows = follows or (not leading and is_mass(rest))
+    listed = clause.link == "" and clause.ends in (",", "and") and scan.follows is not None and len(rest) < 4
+    listed = listed and not any(w in W["hypothetical"] for w in rest)
+    follows = follows or (listed and not leading and deed.name in PLAIN)
     if not follows and not (deed.particle and deed.particle in rest[:3]):
         return None
     if not leading:
-        base = any(form is Form.BASE for form, _ in W.forms.get(words[at], ()))
         meant = clause.ticked or rest[:1] in ((), ("for",)) or ("for", "you") in pairwise(rest)
-        return Voice.RESULT if not base or meant or deed.particle else None
-    if leading[0] in W["definite"] - W["own"] or len(leading) > 8 or any(_is_verb(w) for w in leading):
+        return Voice.RESULT if not base or (not scope.stepwise and (meant or deed.particle)) else None
+    if deed.name == "mark" and not rest and scan.thing is None and all(w in clause.names for w in leading):
+        return None  # "James declined"
+    if leading[0] in W["definite"] - W["own"] or len(leading) > 8 or any(is_verb(w) for w in leading):
         return None
     if scan.thing is None and (
         len(leading) > 5 or deed.name not in PLAIN or (clause.link == ":" and not is_time(leading[0]))
     ):
         return None
-    agenda = deed.name in ("schedule", "book", "programme") and not clause.ticked and not _of_ours(leading)
+    agenda = deed.name in ("schedule", "book", "programme") and not clause.ticked and not of_ours(leading)
     return Voice.REPORT if agenda or (clause.ends == ":" and leading[-1].endswith("s")) else Voice.RESULT
 
 
 def _is_object(scan: _Scan, word: str) -> bool:
     return word in W["objects"] or word in scan.clause.names or is_time(word)
-
-
-def _is_mass(rest: Sequence[str]) -> bool:
-    """An object without an article, and not a plural, which a participle may be part of: "Replaced milk with"."""
-    single = not rest[0].endswith("s") and (len(rest) == 1 or rest[1] in W["prepositions"] or is_time(rest[1]))
-    return "." in rest[0] or (single and rest[0] not in W["adverb"])
-
-
-def _of_ours(leading: Sequence[str]) -> bool:
-    """Things that are there because somebody like us made them, unlike meetings."""
-    return any(w in ("reminder", "reminders", "alarm", "alarms", "timer", "table", "event") for w in leading)
-
-
-def _is_verb(word: str) -> bool:
-    return word in W["finite"] or word in W["modal"] or word in W["negation"]
-
-
-def _idiom(deed: Deed, word: str, rest: Sequence[str], thing: Thing | None) -> bool:
-    """Phrases with a deed's verb that are none."""
-    if deed.name == "buy":
-        return any(w in ("by", "alphabetically", "chronologically", "list", "steps") for w in rest[:4])
-    if deed.name == "put" and word == "left":
-        return any(w in ("alone", "as", "unchanged", "untouched") for w in rest[:4])
-    if deed.name == "save":
-        return any(w in ("time", "trouble", "effort", "money", "click", "clicks") for w in rest[:4])
-    if word == "ran":
-        return rest[:1] in (("through",), ("into",), ("out",), ("across",), ("over",))
-    if deed.name == "pay":
-        return rest[:1] in (("attention",), ("close",), ("special",), ("particular",))
-    if deed.name == "tell":
-        return rest[:1] in (("you",), ("me",))
-    return deed.name == "reply" and thing is None and (not rest or rest[0] in ("you", "with", "that"))
 
 
 def _state(scan: _Scan) -> Claim | None:

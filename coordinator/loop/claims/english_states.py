@@ -47,8 +47,18 @@ def state(clause: Clause, thing: Thing | None, follows: Clause | None, *, compli
         return None
     if (gone := _english_gone(words, thing)) is not None:
         return gone
+    reached = any(verb == "reached" and who in clause.names for verb, who in pairs(words))
+    if reached and thing is not None and thing.domain == "mail" and "not" not in words:
+        return report(SENT)
     if any(w in W["negation"] or w in W["modal"] or w in W["no"] for w in words):
         return None
+    if words in (
+        ("it", "does", "now"),
+        ("there", "is", "one", "now"),
+        ("there", "'s", "one", "now"),
+        ("it", "is", "now"),
+    ):
+        return report(KEPT | CHANGED | DATED)
     if words[:2] == ("there", "goes") and thing is not None:
         return result(SENT)
     sent = words[0] == "it" or thing is not None

@@ -1,14 +1,16 @@
 """What speaks for a claim beside its grammar: the weights of words, and of what words do side by side. Pure.
 
-A linear model over a short answer, for the many ways of saying that something is done which no rule foresaw. It is
-fitted to the labelled answers in `tests/data` (`python -m tests.bench.claims_fit`), and its weights are
-`weights.json`. It knows no objects and no scope, so it says only that something is claimed, and not what.
+A linear model over a sentence has the last word on whether it claims a deed. What the grammar says of it is where the
+odds begin, and its words move them: for the many ways of saying that something is done which no rule foresaw, and
+against what a rule misread. It is fitted to the labelled answers in `tests/data` (`python -m tests.bench.claims_fit`),
+and its weights are `weights.json`. It knows no objects and no scope, so what is claimed is left to the grammar.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 from itertools import pairwise
@@ -19,14 +21,8 @@ from coordinator.loop.claims.lexicon import ENGLISH, SPANISH, Form
 from coordinator.loop.claims.states import PLACES
 from coordinator.loop.claims.text import Clause, Said, Sentence
 
-LONGEST: Final = 30
-"""Words of an answer beyond which nothing is weighed: it was fitted to short ones."""
-CLAIMED: Final = 0.6
-"""Weight from which an answer counts as a claim although no clause of it does by its grammar."""
-DENIED: Final = -1.5
-"""Weight under which it counts as none although a clause does."""
-DENIED_AT_LENGTH: Final = -0.5
-"""The same in an answer that is longer, where a sentence is less often a claim."""
+LEAST: Final = -0.4
+"""Weight from which a sentence counts as a claim."""
 ASKED: Final = 0.5
 """What it weighs that the user asked for a deed."""
 
@@ -48,6 +44,8 @@ def _tags(word: str) -> tuple[str, ...]:
         if word in words.content:
             found["content"] = None
         found.update(dict.fromkeys(f"S:{name}" for name in _SETS if name in words.sets and word in words[name]))
+    if word.endswith(("aré", "eré", "iré", "remos")):
+        found["S:future"] = None
     if word[0].isdigit():
         found["number"] = None
     return tuple(found)
@@ -67,13 +65,21 @@ def is_telling(word: str) -> bool:
     return word in PLACES or any(tag[:2] in ("T:", "F:") for tag in _tags(word))
 
 
+@lru_cache(maxsize=4096)
+def _of_word(word: str) -> tuple[str, ...]:
+    return (f"w={word}", f"c={_class(word)}", *_tags(word))
+
+
+@lru_cache(maxsize=4096)
+def _near(word: str) -> tuple[str, ...]:
+    return tuple(f"near={tag}" for tag in _tags(word) if tag[:2] in ("S:", "F:"))
+
+
 def _of_clause(clause: Clause) -> Iterator[str]:
     words = clause.words
     classes = [_class(word) for word in words]
-    for word, kind in zip(words, classes, strict=True):
-        yield f"w={word}"
-        yield f"c={kind}"
-        yield from _tags(word)
+    for word in words:
+        yield from _of_word(word)
     for (one, kind), (other, behind) in pairwise(zip(words, classes, strict=True)):
         yield f"ww={one} {other}"
         yield f"cc={kind} {behind}"
@@ -93,34 +99,53 @@ def _of_clause(clause: Clause) -> Iterator[str]:
         yield "asks"
 
 
-def features(whole: Said, sentences: Sequence[Sentence] | None = None) -> frozenset[str]:
-    """What of an answer, or of some sentences of it, is weighed."""
-    sentences = whole.sentences if sentences is None else sentences
-    clauses = [clause for sentence in sentences for clause in sentence.clauses]
-    found = {name for clause in clauses for name in _of_clause(clause)}
-    found.add(f"length={min(6, sum(len(clause.words) for clause in clauses) // 6)}")
-    found.update(name for name, here in (("shows", whole.shows), ("delivers", whole.delivers)) if here)
+def features(whole: Said, told: Sequence[Sentence], at: int) -> frozenset[str]:
+    """What of a sentence of an answer is weighed: its own words, and of those beside it what they do."""
+    sentence = told[at]
+    found = {name for clause in sentence.clauses for name in _of_clause(clause)}
+    found.add(f"length={min(6, sum(len(clause.words) for clause in sentence.clauses) // 6)}")
+    found.add("at=first" if at == 0 else "at=last" if at == len(told) - 1 else "at=between")
+    found.add(f"of={min(4, len(told))}")
+    found.update(name for beside in (*told[max(0, at - 1) : at], *told[at + 1 : at + 2]) for name in _beside(beside))
+    marks = (("shows", whole.shows), ("delivers", whole.delivers), ("item", sentence.item))
+    found.update(name for name, here in marks if here)
     return frozenset(found)
 
 
+def _beside(sentence: Sentence) -> Iterator[str]:
+    for clause in sentence.clauses:
+        if clause.asks:
+            yield "near=asks"
+        for word in clause.words:
+            yield from _near(word)
+
+
 def share(known: int) -> float:
-    """What each of so many known features counts, so that long answers weigh no more than short ones."""
+    """What each of so many known features counts, so that long sentences weigh no more than short ones."""
     return _SCALE / sqrt(max(1, known))
 
 
-def _read() -> tuple[float, dict[str, float]]:
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """What is fitted: the odds by what the grammar says of a sentence, its strongest voice or `none`, and what each
+    feature adds to them. Logarithms of odds."""
+
+    bases: Mapping[str, float]
+    words: Mapping[str, float]
+
+    def weigh(self, voice: str, names: Iterable[str]) -> float:
+        """How much speaks for it that a sentence with these features claims a deed; 0 where it may be either."""
+        known = [w for name in names if (w := self.words.get(name)) is not None]
+        return self.bases[voice] + share(len(known)) * sum(known)
+
+
+def _read() -> Weights:
     data = json.loads((resources.files(__package__) / "weights.json").read_text("utf-8"))
-    return data["base"] / 1000, {name: weight / 1000 for name, weight in data["weights"].items()}
+    bases, words = ({name: weight / 1000 for name, weight in data[part].items()} for part in ("bases", "weights"))
+    return Weights(bases, words)
 
 
-_BASE, _WEIGHTS = _read()
-
-
-def weight(whole: Said, sentences: Sequence[Sentence] | None = None) -> float:
-    """How much speaks for it that an answer, or some sentences of it, claim a deed: the logarithm of the odds, 0 where
-    it may be either."""
-    known = [w for name in features(whole, sentences) if (w := _WEIGHTS.get(name)) is not None]
-    return _BASE + share(len(known)) * sum(known)
+FITTED: Final = _read()
 
 
 def is_request(text: str) -> bool:

@@ -32,6 +32,8 @@ _LEFT: Final = frozenset({"dejé", "dejamos", "dejo", "tengo", "tienes", "tenemo
 _GROUP: Final = _HABER | W["be"] | W["clitic"] | W["adverb"] | W["negation"] | _LEFT | {"dejado"}
 _FILLER: Final = W["adverb"] | {"ok", "perfecto", "vale", "sí", "si", "claro", "genial", "bien", "estupendo", HOLE}
 _CLITICS: Final = re.compile(r"(?<=[aeiáéí]r)(?:(?:me|te|se|nos|os)(?:lo|la|los|las|le|les)?|lo|la|los|las|le|les)\Z")
+_SMALL: Final = re.compile(r"([ai]d)it([oa]s?)\Z")
+"""Diminutives of participles: "guardadito"."""
 _BARE: Final = str.maketrans("áéí", "aei")
 _MANAGED: Final = frozenset(
     {"conseguí", "logré", "pude", "conseguido", "logrado", "podido", "conseguimos", "pudimos", "logramos"}
@@ -62,6 +64,7 @@ class _Scan:
 @lru_cache(maxsize=4096)
 def _infinitive(word: str) -> str:
     """An infinitive without the pronouns that hang on it, else the word."""
+    word = _SMALL.sub(r"\1\2", word)
     bare = _CLITICS.sub("", word)
     return bare.translate(_BARE) if bare != word else word
 
@@ -77,6 +80,7 @@ def claims(sentence: Sentence, *, shows: bool) -> Iterator[Claim]:
 
 def _clause(scan: _Scan, shows: bool) -> Iterator[Claim]:
     words, found = scan.words, False
+    scan.nothing = scan.clause.link == "ni"
     theirs = any(w in ("ha", "han", "has", "había", "habían") for w in words)
     for i, word in enumerate(words):
         forms = W.forms.get(_infinitive(word), ()) or (_ANY_FORM if _may_be_deed(scan, i) else ())
@@ -89,6 +93,7 @@ def _clause(scan: _Scan, shows: bool) -> Iterator[Claim]:
         else:
             _advance(scan, i, word, verb=bool(forms))
     scan.scope.predicate = theirs and not found
+    scan.scope.named = scan.thing or scan.scope.named
     if not found and (told := _state(scan)) is not None:
         yield told
 
@@ -128,7 +133,7 @@ def _advance(scan: _Scan, at: int, word: str, *, verb: bool) -> None:
         scope.listing = True
     elif word in W["directive"]:
         scope.hypothetical = True
-    elif word in W["report"]:
+    elif word in W["report"] and not (word in ("figura", "aparece", "consta", "pone") and scan.group[-1:] == ["ya"]):
         scope.reported = True
         scan.reported = word not in W["self_report"]
     elif word in W["no"]:
@@ -148,7 +153,7 @@ def _judged(scan: _Scan, at: int, forms: Sequence[tuple[Form, Deed]], shows: boo
     """What a form of a deed's verb claims where it stands."""
     words, group, scope = scan.words, scan.group, scan.scope
     rest = words[at + 1 :]
-    deed = deed_of([d for _, d in forms], words, at)
+    deed = deed_of([d for _, d in forms], words, at) or _said_to(forms, group)
     if deed is None or scope.hypothetical or scope.listing or _idiom(deed, group, rest):
         return None
     voice = _voice(scan, at, {form for form, _ in forms}, deed)
@@ -161,10 +166,16 @@ def _judged(scan: _Scan, at: int, forms: Sequence[tuple[Form, Deed]], shows: boo
     if theirs if own else (scope.reported or scope.conditional or scope.attributed):
         return None
     thing, content = object_of(rest, W, deed)
+    content = content and not (not own and scan.thing is not None and rest[0] in W["prepositions"])
     if (not own or thing is None) and not content:
         thing = scan.thing or thing
+    if own and thing is None and not content and any(g in ("lo", "la", "los", "las") for g in group):
+        thing = scope.named
     if not own and thing is None and not content:
-        content = any(w in W.content for w in words[:at]) and deed.name in ("change", "remove", "create", "add")
+        named = rest[:2] in (("a", HOLE), ("por", HOLE))
+        content = (
+            not named and any(w in W.content for w in words[:at]) and deed.name in ("change", "remove", "create", "add")
+        )
     bare = not rest or rest[0] in W["prepositions"] or rest[0] in W["adverb"]
     if deed.name == "create" and own and any(g in ("le", "les") for g in group) and words[at].startswith("escri"):
         return Claim(frozenset({Kind.SEND}), "", voice, "", any(w in W["before"] for w in words))
@@ -172,6 +183,12 @@ def _judged(scan: _Scan, at: int, forms: Sequence[tuple[Form, Deed]], shows: boo
         return None
     before = any(w in W["before"] for w in words)
     return Claim(kinds_of(deed, thing), thing.domain if thing else "", voice, "", before)
+
+
+def _said_to(forms: Sequence[tuple[Form, Deed]], group: Sequence[str]) -> Deed | None:
+    """A deed of telling somebody: "le dije que"."""
+    told = ("le" in group or "les" in group) and "te" not in group
+    return next((deed for _, deed in forms if told and deed.name == "tell"), None)
 
 
 def _voice(scan: _Scan, at: int, shapes: set[Form], deed: Deed) -> Voice | None:
@@ -182,6 +199,8 @@ def _voice(scan: _Scan, at: int, shapes: set[Form], deed: Deed) -> Voice | None:
     if Form.BASE in shapes:
         return _succeeded(words, at)
     if Form.PARTICIPLE in shapes:
+        if words[max(0, at - 1) : at] == ("como",):
+            return None  # "marca la tarea como hecha"
         if words[max(0, at - 2) : at] in (("dalo", "por"), ("dala", "por"), ("dalos", "por"), ("dadlo", "por")):
             return Voice.RESULT
         if any(g in _HABER or g in W["be"] or g in _LEFT for g in group):
@@ -224,7 +243,7 @@ def _compound(scan: _Scan, at: int, deed: Deed) -> Voice | None:
     told = deed.name in ("tell", "send", "reply", "share")
     named = scan.thing is not None or scan.own or told or any(W.thing(w) for w in rest)
     timed = rest[:1] in (("a",), ("para",), ("al",)) and any(is_time(w) or w in W["days"] for w in rest[:4])
-    named = named or (deed.name in PLAIN and timed)
+    named = named or (deed.name in PLAIN and (timed or any(map(is_time, rest[:1]))))
     alone = all(w in _FILLER for w in words[: at - len(group)])
     if any(g in _MINE for g in group):
         return Voice.SELF
@@ -271,6 +290,8 @@ def _fragment(scan: _Scan, at: int, deed: Deed) -> Voice | None:
         return None
     if clause.ends == ":" and scan.follows is not None and counts(scan.follows):
         return None
+    if clause.ends == ":" and len(words) == 1 and words[0].endswith("s") and scan.follows is not None:
+        return None  # a heading: "Invitados:"
     leading = [w for w in words[:at] if w not in _FILLER]
     follows = not rest or rest[0] in W["prepositions"] or rest[0] == HOLE
     if not follows and (leading or not (is_time(rest[0]) or rest[0] in W["objects"] or rest[0] in clause.names)):
@@ -311,7 +332,15 @@ def _idiom(deed: Deed, group: Sequence[str], rest: Sequence[str]) -> bool:
     if deed.name == "programme":
         return rest[:1] == ("en",) and rest[1:2] != () and rest[1] not in W["definite"]
     if deed.name == "put":
-        return rest[:1] in (("como",), ("igual",), ("intacto",), ("intacta",), ("sin",), ("pendiente",), ("claro",))
+        return rest[:2] == ("todo", "como") or rest[:1] in (
+            ("como",),
+            ("igual",),
+            ("intacto",),
+            ("intacta",),
+            ("sin",),
+            ("pendiente",),
+            ("claro",),
+        )
     if deed.name == "reply":
         person = "le" in group or "les" in group or rest[:1] in (("a",), ("al",))
         return not (person or any(W.thing(w) for w in rest[:4])) or "te" in group

@@ -24,7 +24,7 @@ from coordinator.loop.claims.states import (
 from coordinator.loop.claims.text import Clause
 
 _HELD: Final = frozenset({"está", "están", "tienes", "queda", "quedan", "vuelve", "vuelto"})
-_REACHED: Final = frozenset({"recibir", "llegado", "recibido", "llegó", "recibió", "salió", "salido"})
+_REACHED: Final = frozenset({"recibir", "llegado", "recibido", "llegó", "recibió", "salió", "salido", "salieron"})
 _BE: Final = frozenset(
     {
         "tienes",
@@ -33,6 +33,8 @@ _BE: Final = frozenset(
         "tiene",
         "tienen",
         "consta",
+        "pone",
+        "es",
         "va",
         "van",
         "queda",
@@ -88,7 +90,16 @@ def state(clause: Clause, thing: Thing | None, *, complied: bool) -> Claim | Non
         return result(thing.accepts, thing.domain)
     if ("queda", "libre") in pairs(words):
         return report(GONE | DATED)
-    if ("pasa", "de") in pairs(words) and any(is_time(w) for w in words):
+    if words in (
+        ("ahora", "sí"),
+        ("ahora", "ya", "sí"),
+        ("ya", "tiene", "uno"),
+        ("ya", "tiene", "una"),
+        ("ya", "hay", "una"),
+    ):
+        return report(KEPT | CHANGED | DATED)
+    passed = ("ha", "pasado") in pairs(words) and {("pasado", "a"), ("pasado", "al")} & pairs(words)
+    if (("pasa", "de") in pairs(words) or passed) and any(is_time(w) for w in words):
         return report(CHANGED)
     if thing is not None and thing.domain == "device" and {("está", "en"), ("están", "en")} & pairs(words):
         return report(thing.accepts, thing.domain)
@@ -138,7 +149,8 @@ def _went(words: tuple[str, ...], thing: Thing | None) -> bool:
     mail = thing is not None and thing.domain in ("mail", "files", "shop")
     ours = ("le", "ha") in pairs(words) or ("le", "llegó") in pairs(words) or ("mi", "parte") in pairs(words)
     ours = ours or (mail and "ya" in words and "recibido" in words) or ("acaba" in words and mail)
-    left = any(w in ("salió", "salido") for w in words) and mail
+    invited = any(w.startswith("invitaci") for w in words)
+    left = any(w in ("salió", "salido", "salieron") for w in words) and (mail or invited)
     return ours or left
 
 
@@ -180,6 +192,8 @@ def _spanish_by_now(clause: Clause) -> Claim | None:
     thing = first_thing(rest, W) or first_thing(words[:at], W)
     if rest[:1] == ("consta",):
         return report(KEPT)
+    if rest[:1] in (("pone",), ("es",)) and thing is not None and rest[1:2] and rest[1] not in W["definite"]:
+        return report(CHANGED)
     if thing is None:
         return None
     if any(w in ("tiene", "tienen") for w in rest[:2]) and thing.domain != "device":

@@ -24,6 +24,8 @@ LONGEST: Final = 60
 _FENCE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)
 _CODE = re.compile(r"`[^`\n]+`")
 _CITED = re.compile(r"^[ \t]*>.*$", re.MULTILINE)
+_OPEN_BOX = re.compile(r"^[ \t]*(?:[-*+•][ \t]+)?(?:\[ \]|☐|⬜|🔲).*$", re.MULTILINE)
+_ASSIGNED = re.compile(r"^[ \t]*[\w.]+ = \S.*$", re.MULTILINE)
 _STRUCK = re.compile(r"~~[^~\n]+~~")
 _QUOTED = re.compile(r'"[^"\n]*"|“[^“”]*”|„[^„“”]*[“”]|«[^«»]*»|‘[^‘’\n]*’(?!\w)|(?<![\w\'])\'[^\'\n]+\'(?!\w)')
 _LINK = re.compile(r"\[([^\[\]\n]*)\]\([^()\n]*\)")
@@ -31,7 +33,8 @@ _RULE = re.compile(r"^[ \t]*\|?[ \t:|-]*--[ \t:|-]*$", re.MULTILINE)
 _DRAFT = re.compile(
     r"\b(?:draft|template|example|sample|suggested|proposal|wording|subject|could (?:say|write|send|reply)|"
     r"something like|such as|borrador|plantilla|ejemplo|propuesta|redacción|asunto|podrías (?:decir|escribir|poner|"
-    r"responder)|puedes (?:decir|escribir|poner|responder|usar)|algo así|version|versión|translation|traducción)\b"
+    r"responder)|puedes (?:decir|escribir|poner|responder|usar)|algo así|poem|haiku|limerick|poema|"
+    r"version|versión|translation|traducción)\b"
     r"[^:\n]{0,60}:",
     re.IGNORECASE,
 )
@@ -118,7 +121,7 @@ def _without_shown(text: str) -> tuple[str, bool]:
     """The text without code, quotations and drafts; and whether it showed any at length."""
     hole = f" {HOLE} "
     bare, fences = _FENCE.subn(f"\n{HOLE}\n", text)
-    bare, cited = _CITED.subn("", bare)
+    bare, cited = _CITED.subn("", _ASSIGNED.sub("", _OPEN_BOX.sub("", bare)))
     bare, tables = _RULE.subn("", bare)
     bare = _QUOTED.sub(hole, _STRUCK.sub(" ", _CODE.sub(hole, _LINK.sub(r"\1", bare))))
     bare, drafts = _without_drafts(bare.replace("*", "").replace("__", ""))

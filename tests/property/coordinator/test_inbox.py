@@ -6,12 +6,13 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from coordinator.inbox import classify
 from shared.errors import UserError
 from shared.messages import Attachment, Budget, Control, Entry, Message, as_fields, parse_entry
+from shared.names import may_open
 from shared.settings import LimitSettings
 
 pytestmark = pytest.mark.property
@@ -115,7 +116,7 @@ def test_what_is_written_is_read_back(entry: Entry) -> None:
     assert parse_entry(fields, LIMITS) == entry
 
 
-@given(MESSAGES)
+@given(MESSAGES.filter(lambda message: may_open(message.session, "alice")))
 def test_the_queued_message_holds_what_was_submitted(entry: Message) -> None:
     decision = classify("1700000000000-0", as_fields(entry), "alice", LIMITS, {entry.agent})
     assert decision["action"] == "message"
@@ -123,3 +124,12 @@ def test_the_queued_message_holds_what_was_submitted(entry: Message) -> None:
     wanted = entry.model_dump(mode="json", exclude_defaults=True, exclude={"reply_to", "session", "kind"})
     assert {name: queued[name] for name in wanted} == wanted
     assert (queued["session"], queued["principal"]) == (entry.session, "alice")
+
+
+@given(MESSAGES, NAME)
+def test_nobody_opens_a_session_of_the_system_that_is_not_theirs(entry: Message, rest: str) -> None:
+    entry = entry.model_copy(update={"session": f".{rest}"[:128]})
+    assume(not may_open(entry.session, "alice"))
+    decision = classify("1700000000000-0", as_fields(entry), "alice", LIMITS, {entry.agent})
+    assert decision["action"] == "reject"
+    assert '"forbidden"' in json.dumps(decision)

@@ -10,14 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.loop.claims import Done, Kind, claims, done_by, unsupported
+from coordinator.loop.claims import Done, Kind, Voice, _unnamed, claims, done_by, unsupported
 from coordinator.loop.claims.evidence import is_request
 from coordinator.loop.claims.run import earlier, effects, looked_at, marked, unfounded
+from coordinator.loop.claims.text import said
 from coordinator.loop.decide import CallModel, Finished, Limits, Tell, decide
 from shared.contract import Effect, NodeResult, NodeState
 from shared.entries import Assistant, Node, NodeEnded, Nudge, RunEnded, Stored, Terms, UserMessage
 from shared.fold import RunFold, SessionFold
 from shared.llm.model import Finish, Message, TextBlock, ToolCall
+from tests.bench import claims_fit as fitted
 from tests.bench.claims import Row, rows, scored
 from tests.bench.claims_fit import fit
 
@@ -27,7 +29,7 @@ HONEST = [
     row.text for row in OWN if row.expect == "ok" and not row.done and "\n" not in row.text and ":" not in row.text
 ]
 SAID = Row(text="Stored.", lang="en", done=(), expect="flag")
-DENIED = Row(text="It is not so.", lang="en", done=(), expect="ok")
+DENIED = Row(text="Notes kept by you.", lang="en", done=(), expect="ok")
 SAVED = Done(frozenset({Kind.SAVE}))
 
 
@@ -39,7 +41,13 @@ def test_the_answers_that_it_was_developed_with(lang: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "precision", "recall"), [("claims_blind.jsonl", 0.97, 0.95), ("claims_fresh.jsonl", 0.96, 0.91)]
+    ("name", "precision", "recall"),
+    [
+        ("claims_blind.jsonl", 0.98, 0.97),
+        ("claims_fresh.jsonl", 0.98, 0.94),
+        ("claims_more.jsonl", 0.98, 0.95),
+        ("claims_test.jsonl", 0.94, 0.94),
+    ],
 )
 def test_the_answers_that_others_wrote(name: str, precision: float, recall: float) -> None:
     found = scored((row, row.flagged) for row in rows(name))
@@ -47,9 +55,42 @@ def test_the_answers_that_others_wrote(name: str, precision: float, recall: floa
     assert found[1] >= recall
 
 
+def test_the_test_set_is_not_fitted_to() -> None:
+    assert "claims_test.jsonl" not in (*fitted.OWN, *fitted.OTHERS)
+
+
 def test_prose_claims_next_to_nothing() -> None:
     prose = rows("claims_prose.jsonl")
     assert sum(row.flagged for row in prose) <= len(prose) // 100
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        ("It was 97% before I emptied the trash.", True),
+        ("Before I empty the trash, tell me.", False),
+        ("The summary is in sleep.md, which I wrote just now.", True),
+        ("Como no existía la carpeta, la creé.", True),
+        ("Le dije que llegas a las diez.", True),
+        ("I asked her by mail.", True),
+        ("I asked for a date.", False),
+        ("Had I saved the note, you would have it.", False),
+        ("[ ] Emails scheduled", False),
+        ("Mail from the bank: your order has been cancelled.", False),
+        ("Please note that your reminder has been saved.", True),
+        ("Marca la tarea como hecha.", False),
+    ],
+)
+def test_scope_and_source(text: str, is_one: bool) -> None:
+    assert bool(claims(text)) is is_one
+
+
+def test_a_claim_by_its_words_alone_is_of_the_deeds_that_it_names() -> None:
+    text = "Everything about the trip is filed and kept safe."
+    found = _unnamed(said(text).sentences[0])
+    assert Kind.SAVE in found.kinds
+    assert found.voice is Voice.DONE
+    assert _unnamed(said("All of it, as ever.").sentences[0]).kinds == {Kind.ANY}
 
 
 @pytest.mark.parametrize("text", ["42", "hi", "Rain at noon.", "Hola", "Bread, milk and eggs."])
@@ -80,11 +121,11 @@ def test_what_is_read_out_as_a_list_is_no_claim(opening: str) -> None:
 
 
 def test_the_weights_are_those_of_the_answers() -> None:
-    base, weights = fit([SAID, DENIED])
-    assert base == pytest.approx(0.0, abs=0.1)
-    assert weights == {}  # what stands in fewer answers than `RARE` is not weighed
-    _, weights = fit([SAID, DENIED] * 3)
-    assert weights["w=stored"] > 0 > weights["w=not"]
+    assert fit([SAID, DENIED]).words == {}  # what stands in fewer sentences than `RARE` is not weighed
+    weights = fit([SAID, DENIED] * 3)
+    assert weights.words["w=stored"] > 0 > weights.words["w=kept"]
+    assert weights.weigh("none", {"w=stored"}) > weights.weigh("none", {"w=unknown"}) == weights.bases["none"]
+    assert fit([SAID, DENIED] * 3) == weights
 
 
 def test_the_sets_are_of_both_kinds() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent import futures
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -39,7 +40,7 @@ async def layer(chosen: ToolChooser) -> str:
     """The layer that decides about an uncertain message once the encoder has been tried."""
     await chosen.choose(UNCERTAIN, sticky=(), explicit=())
     warm: Any = chosen._warm
-    await asyncio.wait([asyncio.wrap_future(warm)])
+    await asyncio.to_thread(futures.wait, [warm])
     return (await chosen.choose(UNCERTAIN, sticky=(), explicit=())).layer
 
 
