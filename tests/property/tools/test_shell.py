@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import shlex
 import tempfile
 from pathlib import Path
@@ -80,7 +79,7 @@ def test_one_foreign_command_spoils_any_line(line: str, command: str) -> None:
         )
 
 
-@given(st.sampled_from(JUDGED), st.sampled_from(BENIGN), st.integers(0, 2**32).map(random.Random))
+@given(st.sampled_from(JUDGED), st.sampled_from(BENIGN), st.integers(0, 2**32).map(Random))
 def test_no_quoting_and_no_company_lets_a_hostile_command_through(line: str, other: str, random: Random) -> None:
     """Its words quoted in any way, between harmless commands: what is refused is what a command would do."""
 

@@ -243,7 +243,7 @@ def test_rolling_back_everything_leaves_only_what_was_there(
 
 
 @pytest.mark.property
-@given(BATCHES, st.lists(OPERATIONS, max_size=6), st.integers(0, 5), st.integers(0, 2**32).map(random.Random))
+@given(BATCHES, st.lists(OPERATIONS, max_size=6), st.integers(0, 5), st.integers(0, 2**32).map(Random))
 def test_the_order_in_which_bullets_are_read_does_not_matter(
     batches: list[tuple[list[Operation], bool]], batch: list[Operation], limit: int, random: Random
 ) -> None:
