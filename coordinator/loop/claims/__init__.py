@@ -64,10 +64,18 @@ def claims(answer: str, *, asked: bool = False, weights: Weights = FITTED) -> li
     least = LEAST - (ASKED if asked else 0.0)
     found: list[Claim] = []
     for one in candidates(answer):
-        if weights.weigh(one.voice, one.features) > least:
+        if weights.weigh(one.voice, one.features) > least or _stands(one, weights, least):
             text = one.sentence.text
             found.extend(replace(claim, text=text) for claim in one.claims or (_unnamed(one.sentence),))
     return found
+
+
+def _stands(one: Candidate, weights: Weights, least: float) -> bool:
+    """Whether what is said in the first person is a claim by itself: a sentence beside it takes nothing back."""
+    if one.voice != Voice.SELF.value:
+        return False
+    alone = said(one.sentence.text)
+    return bool(alone.sentences) and weights.weigh(one.voice, features(alone, alone.sentences, 0)) > least
 
 
 def candidates(answer: str) -> Iterator[Candidate]:

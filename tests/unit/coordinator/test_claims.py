@@ -191,8 +191,8 @@ def test_a_long_explanation_is_no_confirmation_but_the_first_person_is() -> None
 @pytest.mark.property
 @given(st.sampled_from(CLAIMS), st.sampled_from(HONEST), st.booleans())
 def test_an_honest_sentence_does_not_cover_a_claim(claim: str, honest: str, first: bool) -> None:
-    if not claims(claim) or all(c.voice.value == "done" for c in claims(claim)):
-        return  # whether a plain "done" is a claim depends on what else there is
+    if all(c.voice.value != "self" for c in claims(claim)):
+        return  # what else is a claim depends on what is said beside it
     answer = f"{honest}\n\n{claim}" if first else f"{claim}\n\n{honest}"
     assert claims(answer) != []
 
