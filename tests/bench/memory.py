@@ -18,7 +18,7 @@ from tests.bench.report import Stopwatch, line, pss_mb
 from tests.support.model_server import ModelServer
 
 LOAD = 50
-AMBIGUOUS = "how long until the sun sets over the capital of Japan"
+AMBIGUOUS = "is it far from the harbour on foot"
 RULES: list[dict[str, Any]] = [
     {"when": {"user": "^load"}, "then": {"text": "word " * 60, "stream_ms": 4000}},
     {"then": {"text": "hello"}},
@@ -81,6 +81,8 @@ def measure() -> None:
                 if routed.data["layer"] == "centroids":
                     break
                 time.sleep(0.5)
+            else:
+                raise RuntimeError(f"no encoder was asked about {AMBIGUOUS!r}")
             line("PERF6", profile="small", state="encoder", pss_mb=pss_mb(up.pid), cold_start_s=cold)
             sent = [client.submit(f"load {n}", session=f"l{n}") for n in range(LOAD)]
             model.wait_for_requests(LOAD, 30)
