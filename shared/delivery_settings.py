@@ -38,12 +38,9 @@ class WebhookChannel(Section):
         return self.secret_env
 
 
-class NtfyChannel(Section):
-    """A topic of an ntfy server. `token_env` names the variable with an access token, if the topic wants one."""
+class _TokenChannel(Section):
+    """A service that knows us by a token; `token_env` names the variable that holds it."""
 
-    kind: Literal["ntfy"]
-    topic: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
-    url: _Url = "https://ntfy.sh"
     token_env: str = ""
 
     @property
@@ -52,7 +49,15 @@ class NtfyChannel(Section):
         return self.token_env
 
 
-class TelegramChannel(Section):
+class NtfyChannel(_TokenChannel):
+    """A topic of an ntfy server. `token_env` names the variable with an access token, if the topic wants one."""
+
+    kind: Literal["ntfy"]
+    topic: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    url: _Url = "https://ntfy.sh"
+
+
+class TelegramChannel(_TokenChannel):
     """A chat that a Telegram bot may write to; `chat` is its id or `@name`."""
 
     kind: Literal["telegram"]
@@ -60,24 +65,14 @@ class TelegramChannel(Section):
     url: _Url = "https://api.telegram.org"
     token_env: str = "TELEGRAM_TOKEN"
 
-    @property
-    def secret(self) -> str:
-        """The variable that it needs."""
-        return self.token_env
 
-
-class MatrixChannel(Section):
+class MatrixChannel(_TokenChannel):
     """A room that the user of an access token has joined; `room` is its id, `!…:server`."""
 
     kind: Literal["matrix"]
     room: str = Field(pattern=r"^![^\s/:]+(:[^\s/]+)?$", max_length=255)  # {1,255} there would take 3 MB
     url: _Url
     token_env: str = "MATRIX_TOKEN"
-
-    @property
-    def secret(self) -> str:
-        """The variable that it needs."""
-        return self.token_env
 
 
 Channel = MailChannel | WebhookChannel | NtfyChannel | TelegramChannel | MatrixChannel

@@ -153,13 +153,14 @@ class Supervisor:
     async def _migrate(self) -> asyncio.subprocess.Process:
         """Begins to bring the archive's schema up to date, so that no process that stays has to load the tool for it.
 
-        Nobody waits for it: whoever needs the archive before it is done, or after it failed, does the same.
+        Nobody waits for it: whoever needs the archive before it is done, or after it failed, does the same. What it says
+        is in `logs/archive.log`.
         """
-        nothing = asyncio.subprocess.DEVNULL
         env = {**plan.plain_env(self._environ), **plan.import_path(self._environ)}
-        return await asyncio.create_subprocess_exec(
-            *plan.python("shared.sql"), env=env, stdin=nothing, stdout=nothing, stderr=nothing
-        )
+        with (self._logs / "archive.log").open("ab") as log:
+            return await asyncio.create_subprocess_exec(
+                *plan.python("shared.sql"), env=env, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log
+            )
 
     def _redis_servers(self) -> tuple[RedisServer | None, RedisServer | None]:
         """Begins to start the servers that the settings do not name."""
@@ -289,7 +290,9 @@ class Supervisor:
     async def _stop_all(self) -> None:
         self._stop.set()
         if self._migrating is not None:
-            await self._migrating.wait()  # within seconds; a child of ours outlives nobody
+            if self._migrating.returncode is None:
+                self._migrating.terminate()  # what it has begun is one transaction
+            await self._migrating.wait()
         for stage in plan.STOP_ORDER:
             await asyncio.gather(*(child.stop() for child in self._children if child.spec.role in stage))
         if self._client is not None:

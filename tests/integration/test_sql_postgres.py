@@ -22,6 +22,8 @@ from sqlalchemy import Connection, text
 from shared.errors import ArchiveUnavailable, OperatorError, StateConflict
 from shared.sql import Database, archive
 from shared.sql.archive import ArchivedEntry
+from shared.sql.schema import current
+from shared.sql.tables import REVISION
 from tests.unit.sql import (
     test_archive,
     test_artifacts,
@@ -153,6 +155,7 @@ def test_many_may_migrate_at_once(url: str) -> None:
     with ThreadPoolExecutor(len(databases)) as threads:
         list(threads.map(migrate, databases))
     for database in databases:
+        assert database.run_sync(current) == REVISION
         database.close()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from decimal import Decimal
 from typing import Any
 
@@ -231,18 +230,17 @@ def test_the_same_in_spanish(deed: str, frame: str) -> None:
 
 
 @pytest.mark.property
-@given(st.text(max_size=400))
-def test_any_text_is_read(text: str) -> None:
-    claims(text)
+@given(st.text(max_size=400) | st.sampled_from(CLAIMS))
+def test_of_any_text_what_is_claimed_stands_in_it(text: str) -> None:
+    assert all(" ".join(claim.text.split()) in " ".join(text.split()) for claim in claims(text))
 
 
 @pytest.mark.parametrize(
     "piece", ['"', "'", "“", "I saved ", "```", "[x](", "✅", "x.", "~", "saved, ", "1:", "¿", "draft:\n"]
 )
-def test_no_text_takes_more_than_linear_time(piece: str) -> None:
-    begin = time.process_time()
-    claims(piece * (100_000 // len(piece)))
-    assert time.process_time() - begin < 5.0  # a quadratic reader takes minutes
+@pytest.mark.timeout(120)  # a quadratic reader takes many minutes
+def test_a_long_text_is_read_to_its_bounds(piece: str) -> None:
+    assert len(claims(piece * (100_000 // len(piece)))) < 10_000
 
 
 # --- runs ---------------------------------------------------------------------------------------------------------

@@ -298,7 +298,8 @@ def test_user_messages_are_merged_only_where_demanded() -> None:
 
 def test_text_that_no_json_could_carry_is_made_writable() -> None:
     sent = wire(user("a\ud83d"), answer(TextBlock(text="b\udc00")), user("c"))
-    json.dumps(sent, ensure_ascii=False).encode()
+    assert json.loads(json.dumps(sent, ensure_ascii=False).encode()) == sent
+    assert sent[0]["content"] == "a\ufffd"
 
 
 def test_a_call_of_an_unknown_tool_in_the_history_has_a_valid_name() -> None:
