@@ -40,68 +40,73 @@ _READY: Final = frozenset({"ready", "live", "up", "finished", "complete", "exist
 _NO_MORE: Final = frozenset({"again", "anymore", "longer"})
 
 
+_NOW_SO: Final = frozenset(
+    {("it", "does", "now"), ("there", "is", "one", "now"), ("there", "'s", "one", "now"), ("it", "is", "now")}
+)
+_ON_ITS_WAY: Final = frozenset(
+    {("went", "to"), ("went", "over"), ("went", "off"), ("gone", "to"), ("landed", "in"), ("winging", "its")}
+)
+_MOVED: Final = frozenset(
+    {
+        ("moved", "to"), ("become", "a"), ("changed", "to"), ("switched", "to"), ("gone", "up"), ("gone", "down"),
+        ("gone", "in"), ("has", "started"), ("gone", "from"),
+    }
+)  # fmt: skip
+
+
 def state(clause: Clause, thing: Thing | None, follows: Clause | None, *, complied: bool) -> Claim | None:
     """The claim of a clause without a deed's verb. `thing` is the last one that it names."""
-    words = clause.words
+    words, side = clause.words, pairs(clause.words)
     if not words or (words[0] in ("a", "an") and "now" not in words) or any(w in W["hypothetical"] for w in words):
         return None
     if (gone := _english_gone(words, thing)) is not None:
         return gone
-    reached = any(verb == "reached" and who in clause.names for verb, who in pairs(words))
+    reached = any(verb == "reached" and who in clause.names for verb, who in side)
     if reached and thing is not None and thing.domain == "mail" and "not" not in words:
         return report(SENT)
     if any(w in W["negation"] or w in W["modal"] or w in W["no"] for w in words):
         return None
-    if words in (
-        ("it", "does", "now"),
-        ("there", "is", "one", "now"),
-        ("there", "'s", "one", "now"),
-        ("it", "is", "now"),
-    ):
+    if words in _NOW_SO:
         return report(KEPT | CHANGED | DATED)
-    if words[:2] == ("there", "goes") and thing is not None:
-        return result(SENT)
-    sent = words[0] == "it" or thing is not None
-    left = {("went", "to"), ("went", "over"), ("went", "off"), ("gone", "to"), ("landed", "in"), ("winging", "its")}
-    if sent and left & pairs(words) and words[0] not in W["other"] - {"it"}:
-        return result(SENT)
-    if ("reached" in words[:5] and "your" in words) and (
-        words[0] == "it" or (thing is not None and thing.domain == "mail")
-    ):
-        return report(SENT)
-    if ("go", "out") in pairs(words) and "did" not in words:
+    if (sent := _english_sent(words, thing)) is not None:
+        return sent
+    if ("go", "out") in side and "did" not in words:
         return None
-    if pairs(words) & _LEFT and not any(w in W["other"] for w in words[:2]):
+    if side & _LEFT and not any(w in W["other"] for w in words[:2]):
         return result(SENT)
-    if thing is not None and thing.domain == "device" and verbless(words, W):
-        switched = clause.ends == ":" and follows is not None and follows.words in (("on",), ("off",))
-        turned = len(words) < 6 and any(w in ("down", "up", "at", "to") for w in words) and any(map(is_time, words))
-        if switched or turned or words[-1] in ("on", "off"):
-            return result(thing.accepts, thing.domain)
-    if complied and thing is not None and verbless(words, W):
+    if thing is not None and _english_settled(clause, thing, follows, complied=complied):
         return result(thing.accepts, thing.domain)
-    if thing is not None and len(words) <= 3 and words[-1] == "in":
-        return result(thing.accepts, thing.domain)
-    moved = {
-        ("moved", "to"),
-        ("become", "a"),
-        ("changed", "to"),
-        ("switched", "to"),
-        ("gone", "up"),
-        ("gone", "down"),
-        ("gone", "in"),
-        ("has", "started"),
-        ("gone", "from"),
-    }
-    if moved & pairs(words) and any(w in ("has", "have", "'s") for w in words) and words[0] not in W["other"]:
+    if side & _MOVED and any(w in ("has", "have", "'s") for w in words) and words[0] not in W["other"]:
         numbered = words[0] in W["definite"] and any(is_time(w) for w in words)
         ours = numbered or any(w in W["own"] or is_time(w) for w in words[:3]) or thing is not None
         return report(CHANGED) if ours else None
-    if words[0] == "you" and ("on", "for") in pairs(words):
+    if words[0] == "you" and ("on", "for") in side:
         return report(DATED)
-    if {("down", "for"), ("in", "for")} & pairs(words) and words[0] not in W["other"] - {"you"}:
+    if {("down", "for"), ("in", "for")} & side and words[0] not in W["other"] - {"you"}:
         return report(DATED)
     return _english_held(clause) or _english_be(clause) or _english_now(words, thing)
+
+
+def _english_sent(words: tuple[str, ...], thing: Thing | None) -> Claim | None:
+    """That something has gone out: "there goes the mail", "it went to Ana", "it reached your inbox"."""
+    if words[:2] == ("there", "goes") and thing is not None:
+        return result(SENT)
+    told = words[0] == "it" or thing is not None
+    if told and _ON_ITS_WAY & pairs(words) and words[0] not in W["other"] - {"it"}:
+        return result(SENT)
+    mail = words[0] == "it" or (thing is not None and thing.domain == "mail")
+    return report(SENT) if mail and "reached" in words[:5] and "your" in words else None
+
+
+def _english_settled(clause: Clause, thing: Thing, follows: Clause | None, *, complied: bool) -> bool:
+    """Whether it tells in few words, without a verb, how a thing is now: "TV: off", "lights down at 20", "note in"."""
+    words, bare = clause.words, verbless(clause.words, W)
+    if thing.domain == "device" and bare:
+        switched = clause.ends == ":" and follows is not None and follows.words in (("on",), ("off",))
+        turned = len(words) < 6 and any(w in ("down", "up", "at", "to") for w in words) and any(map(is_time, words))
+        if switched or turned or words[-1] in ("on", "off"):
+            return True
+    return (complied and bare) or (len(words) <= 3 and words[-1] == "in")
 
 
 def _english_gone(words: tuple[str, ...], thing: Thing | None) -> Claim | None:
