@@ -16,12 +16,18 @@ def model() -> Iterator[ModelServer]:
 
 
 @pytest.fixture
-def make_system(model: ModelServer) -> Iterator[Callable[..., System]]:
+def system_env() -> dict[str, str]:
+    """The settings of the module's systems; modules with others have a fixture of this name."""
+    return ENV
+
+
+@pytest.fixture
+def make_system(model: ModelServer, system_env: dict[str, str]) -> Iterator[Callable[..., System]]:
     """Starts systems that end with the test."""
     started: list[System] = []
 
     def make(**options: object) -> System:
-        system = System(model_url=model.url, env={**ENV, **options.pop("env", {})}, **options)  # type: ignore
+        system = System(model_url=model.url, env={**system_env, **options.pop("env", {})}, **options)  # type: ignore
         started.append(system)
         return system.start()
 

@@ -50,17 +50,8 @@ def model() -> Iterator[ModelServer]:
 
 
 @pytest.fixture
-def make_system(model: ModelServer) -> Iterator[MakeSystem]:
-    started: list[System] = []
-
-    def make(**options: Any) -> System:
-        system = System(model_url=model.url, env=ENV, **options)
-        started.append(system)
-        return system.start()
-
-    yield make
-    for system in started:
-        system.stop()
+def system_env() -> dict[str, str]:
+    return ENV
 
 
 def begin(system: System, *hold: str) -> tuple[Client, Submitted]:

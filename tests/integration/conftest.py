@@ -21,8 +21,14 @@ def model() -> Iterator[ModelServer]:
 
 
 @pytest.fixture(scope="module")
-def system(model: ModelServer) -> Iterator[System]:
-    running = System(model_url=model.url, env=PROBE_ENV)
+def system_env() -> dict[str, str]:
+    """The settings of the module's systems; modules with others have a fixture of this name."""
+    return PROBE_ENV
+
+
+@pytest.fixture(scope="module")
+def system(model: ModelServer, system_env: dict[str, str]) -> Iterator[System]:
+    running = System(model_url=model.url, env=system_env)
     try:
         yield running.start()
     finally:
@@ -37,12 +43,12 @@ def client(system: System) -> Iterator[Client]:
 
 
 @pytest.fixture
-def make_system(model: ModelServer) -> Iterator[Callable[..., System]]:
+def make_system(model: ModelServer, system_env: dict[str, str]) -> Iterator[Callable[..., System]]:
     """Starts systems of their own for tests that hurt them."""
     started: list[System] = []
 
     def make(**options: object) -> System:
-        env = {**PROBE_ENV, **options.pop("env", {})}  # type: ignore[dict-item]
+        env = {**system_env, **options.pop("env", {})}  # type: ignore[dict-item]
         running = System(model_url=model.url, env=env, **options)  # type: ignore[arg-type]
         started.append(running)
         return running.start()

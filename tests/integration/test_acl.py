@@ -8,6 +8,7 @@ import re
 import subprocess
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -142,10 +143,10 @@ class GuardedSystem(System):
         return proc
 
 
-@pytest.fixture(scope="module")
-def guarded(model: ModelServer) -> Iterator[GuardedSystem]:
-    env = {**PROBE_ENV, "CAPATAZ_PRINCIPALS": '["alice"]'}
-    system = GuardedSystem(model_url=model.url, coordinators=0, workers=0, env=env)
+@contextmanager
+def guarding(model_url: str, env: dict[str, str]) -> Iterator[GuardedSystem]:
+    """A running system behind the rules, with one coordinator and one worker."""
+    system = GuardedSystem(model_url=model_url, coordinators=0, workers=0, env=env)
     try:
         system.start()
         system.guard()
@@ -155,6 +156,13 @@ def guarded(model: ModelServer) -> Iterator[GuardedSystem]:
         yield system
     finally:
         system.stop()
+
+
+@pytest.fixture(scope="module")
+def guarded(model: ModelServer) -> Iterator[GuardedSystem]:
+    env = {**PROBE_ENV, "CAPATAZ_PRINCIPALS": '["alice"]'}
+    with guarding(model.url, env) as system:
+        yield system
 
 
 @pytest.fixture

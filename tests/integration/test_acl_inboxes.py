@@ -13,7 +13,7 @@ from shared.settings import DataSettings, Settings
 from shared.sql import Database, database_url, reminders, schedules
 from shared.state import keys
 from shared.timing import Timing
-from tests.integration.test_acl import GuardedSystem, allowed, denials, url_of
+from tests.integration.test_acl import GuardedSystem, allowed, denials, guarding, url_of
 from tests.support.model_server import ModelServer
 
 pytestmark = pytest.mark.integration
@@ -24,16 +24,8 @@ TOLD_S = 60.0
 @pytest.fixture
 def guarded(model: ModelServer) -> Iterator[GuardedSystem]:
     env = {"CAPATAZ_PRINCIPALS": '["alice", "eva"]', "CAPATAZ_WORKFLOWS__TICK_S": "1"}
-    system = GuardedSystem(model_url=model.url, coordinators=0, workers=0, env=env)
-    try:
-        system.start()
-        system.guard()
-        system.add_coordinator()
-        system.add_worker()
-        system.wait_ready()
+    with guarding(model.url, env) as system:
         yield system
-    finally:
-        system.stop()
 
 
 def test_a_users_reminders_and_schedules_come_where_the_worker_is_let_in(

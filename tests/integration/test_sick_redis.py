@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -40,18 +39,9 @@ def model() -> Iterator[ModelServer]:
         yield server
 
 
-@pytest.fixture
-def make_system(model: ModelServer) -> Iterator[MakeSystem]:
-    started: list[System] = []
-
-    def make(**options: Any) -> System:
-        system = System(model_url=model.url, env=ENV, **options)
-        started.append(system)
-        return system.start()
-
-    yield make
-    for system in started:
-        system.stop()
+@pytest.fixture(scope="module")
+def system_env() -> dict[str, str]:
+    return ENV
 
 
 def nothing_wrong(system: System) -> list[str]:

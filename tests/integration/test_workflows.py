@@ -40,19 +40,8 @@ def model() -> Iterator[ModelServer]:
 
 
 @pytest.fixture(scope="module")
-def system(model: ModelServer) -> Iterator[System]:
-    running = System(model_url=model.url, env=ENV)
-    try:
-        yield running.start()
-    finally:
-        running.stop()
-
-
-@pytest.fixture
-def client(system: System) -> Iterator[Client]:
-    found = Client.connect(system.redis_url)
-    yield found
-    found.close()
+def system_env() -> dict[str, str]:
+    return ENV
 
 
 @pytest.fixture
