@@ -194,7 +194,7 @@ MEDIA = (
 )  # fmt: skip
 NOTES = (
     "remember my|the … is|are …", "jot|jotted …", "write … down …", "note down|that …", "note to self …",
-    "make|take|made|took a note …", "write this|that down …", "did … recommend", "so i have it|this",
+    "make|take|made|took a note …", "write this|that down …", "did … recommend", "~so i have it|this",
     "have|got|ive … down somewhere", "which book|books|film|films|restaurant did", "what i put|wrote|had",
     "we|i need bin|washing|toilet|dog|cat|kitchen", "cross|tick … off", "put down that", "new list",
     "did i decide|choose|pick|settle", "dont lose|forget that",
@@ -202,7 +202,7 @@ NOTES = (
     "we|i need <number>|some|more|milk|eggs|bread|coffee|to buy", "need to buy|get", "put it down",
     "search|look|find|check in|through|into my|the notes|notebook", "put it|that|this|them with|under|alongside",
     "were|im|ive|we are|run|ran out of", "add … groceries|shopping|list", "and|then save|keep|jot|note|store|write",
-    "whatever i have|ve|wrote", "i have|had on|about", "as a note", "to a note",
+    "whatever i have|ve|wrote", "~i have|had on|about", "as a note", "to a note",
     "start|make|create|begin a|another|new list", "i|ive saved|noted|wrote|jotted",
     "save it|this|that for|somewhere|as", "recommendation from", "things to pack|buy|bring", "note", "notebook",
     "notepad", "memo", "shopping|grocery|groceries|wish|gift|reading|packing list", "to|from|on|off my|the list",
@@ -285,7 +285,7 @@ SESSION = (
     "did i tell|say|mention|told you|about", "keep|bear … in mind", "where have we|you got", "got to with",
     "start over", "scratch the|that", "so far", "about me", "not … any more|anymore", "next on the",
     "tick|cross|check off", "on the plan", "to do|todo|task list", "task list", "tasks", "plan", "steps",
-    "step by step", "where were|are we|you", "still|whats|what|is left", "left to do", "left from|of",
+    "step by step", "where were we", "still|whats|what|is left", "left to do", "left from|of",
     "have you done|finished", "did i ask", "i asked|ask", "keep|bear in mind", "for future reference", "fyi",
     "know about me", "what do you|we know|remember", "forget that|i|about|what", "remember that|i|im|my", "from now on",
     "going forward", "ive moved|changed", "shared facts", "just so you know", "always|never remember|forget that|im|i",
@@ -319,7 +319,7 @@ SHELL = (
     "~server|service|process", "~install",
 )  # fmt: skip
 STORAGE = (
-    "up there", "people|others|anyone|they can download|see|open|share", "can download", "send up",
+    "~up there", "people|others|anyone|they can download|see|open|share", "can download", "send up",
     "put … in|on|up the cloud", "link to <file>", "share <file>", "storage", "cloud", "s3", "bucket", "minio",
     "stored objects", "presigned", "share|shareable|download|temporary link", "link … expires|expire|share|expiring",
     "that expires", "upload|uploaded", "i can share", "something … share",
@@ -391,7 +391,7 @@ UTILITY = (
     "seconds|minutes|hours|days|weeks in a|an", "how many seconds|minutes|hours|grams|ounces",
     "<number> a month|year|week|day|an", "an hour at|for", "hours a week", "earn|make|paid <number>",
     "<number> <unit> in|to stone|pints|<unit>", "in stone|pints", "percent of", "before|after tax", "including vat",
-    "over in",
+    "~over in",
     "~tip", "~discount", "~without the <number>", "~bill is", "~each", "~vat", "~takes", "~here in", "~arrive",
 )  # fmt: skip
 VISION = (
@@ -414,7 +414,7 @@ WEB = (
     "did|has the … say|said|announce|announced", "film|movie|book|show rated", "who is|whos playing|on|winning",
     "will it be dry|wet|sunny|hot|cold|windy|icy|nice", "be dry|icy|sunny|windy|rainy", "icy",
     "what are|do people paying|saying|charging", "how did … get on|do|play", "compare … and", "clocks go", "line-up",
-    "announced", "where is|wheres good|best", "whats on at|in", "on at the", "in theaters|cinemas",
+    "announced", "where is|wheres good|best", "whats on at|in", "~on at the", "in theaters|cinemas",
     "shut|closed|open on <day>", "decent|good|easy|quick recipe", "delayed|cancelled|disrupted|messed up",
     "flights out|to|from|into", "fog|foggy", "bbc", "hows … doing", "sun or", "is the … open",
     "what time|hour does|do|is … shut|close|closed|closes|open|start|leave|depart|arrive", "how late does|do|is",

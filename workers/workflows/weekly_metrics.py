@@ -46,7 +46,7 @@ def report(week: Span, before: Span, bill: Sequence[Sum]) -> str:
     if not total:
         return f"No runs in the last seven days ({earlier} in the seven before)."
     ended = ", ".join(f"{count} {state}" for state, count in week.runs.items())
-    lines = [f"{total} runs in the last seven days ({earlier} in the seven before): {ended}."]
+    lines = [f"{total} run{'s' if total > 1 else ''} in the last seven days ({earlier} in the seven before): {ended}."]
     if (finished := total - week.runs.get("running", 0)) > 0:
         lines.append(f"A run took {week.seconds / finished:.1f} s on average.")
     if week.failures:
