@@ -153,8 +153,8 @@ class Supervisor:
     async def _migrate(self) -> asyncio.subprocess.Process:
         """Begins to bring the archive's schema up to date, so that no process that stays has to load the tool for it.
 
-        Nobody waits for it: whoever needs the archive before it is done, or after it failed, does the same. What it says
-        is in `logs/archive.log`.
+        Nobody waits for it: whoever needs the archive before it is done, or after it failed, does the same.
+        What it says is in `logs/archive.log`.
         """
         env = {**plan.plain_env(self._environ), **plan.import_path(self._environ)}
         with (self._logs / "archive.log").open("ab") as log:
