@@ -13,8 +13,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO
 
-from ops.supervisor import shim
 from ops.supervisor.backoff import Backoff
+from ops.supervisor.launch import Launcher, Running, execute
 from ops.supervisor.plan import ProcessSpec
 from shared.names import EXIT_DEAF
 
@@ -50,12 +50,15 @@ class Row:
 class Child:
     """Keeps one process running until `stop`. Must be used from the main thread's event loop."""
 
-    def __init__(self, spec: ProcessSpec, log_dir: Path, on_change: Callable[[Child], None]) -> None:
+    def __init__(
+        self, spec: ProcessSpec, log_dir: Path, on_change: Callable[[Child], None], launch: Launcher = execute
+    ) -> None:
         self.spec = spec
+        self._launch = launch
         self.log_file = log_dir / f"{spec.name}.log"
         self._on_change = on_change
         self._backoff = Backoff()
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: Running | None = None
         self._stopping = asyncio.Event()
         self._reason = ""
         self._task: asyncio.Task[None] | None = None
@@ -136,17 +139,9 @@ class Child:
     async def _run_once(self) -> int:
         """Starts the process and waits for its end; 127 when it cannot be started."""
         self.trim_log()
-        signum = signal.SIGTERM if self.spec.role in ("state", "broker") else signal.SIGKILL
         try:
             with self._open_log() as log:
-                self._process = await asyncio.create_subprocess_exec(
-                    *shim.command(list(self.spec.argv), signum=signum),
-                    env=dict(self.spec.env),
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    process_group=0,
-                )
+                self._process = await self._launch(self.spec, log)
         except OSError as error:
             print(f"capataz: cannot start {self.spec.name}: {error}", file=sys.stderr)
             return 127

@@ -34,6 +34,13 @@ class ProcessSpec:
     env: Mapping[str, str]
     grace_s: float = 5.0
 
+    @property
+    def module(self) -> tuple[str, ...]:
+        """Of a command that `python` made, the module and its arguments; else nothing."""
+        *interpreter, _ = python("")
+        count = len(interpreter)
+        return self.argv[count:] if self.argv[:count] == tuple(interpreter) else ()
+
 
 @dataclass(frozen=True)
 class Endpoints:

@@ -17,6 +17,7 @@ from ops.redis_server import RELAXED_PROMISE, RedisServer, free_port, secret_fil
 from ops.supervisor import plan, run_file
 from ops.supervisor.child import Child, State
 from ops.supervisor.heartbeats import Alive, alive
+from ops.supervisor.launch import ForkServer, can_fork, execute
 from ops.supervisor.plan import Endpoints, ProcessSpec, Profile
 from ops.supervisor.pulses import Pulses
 from ops.supervisor.report import Reporter
@@ -61,6 +62,7 @@ class Supervisor:
         self._pulses = Pulses(settings.supervisor.stuck_s)
         self._replacing: set[asyncio.Task[None]] = set()
         self._migrating: asyncio.subprocess.Process | None = None
+        self._forks: ForkServer | None = None
         self.rehearsal = False
 
     @property
@@ -103,6 +105,10 @@ class Supervisor:
     async def _start(self) -> None:
         settings = self._settings
         settings.workspace.dir.mkdir(parents=True, exist_ok=True)
+        if can_fork():
+            env = {**plan.plain_env(self._environ), **plan.import_path(self._environ), "PYTHONUNBUFFERED": "1"}
+            self._forks = ForkServer(env, self._logs / "forkserver.log")
+            await self._forks.start()
         choosing = asyncio.create_task(asyncio.to_thread(models.choose, settings.models, self._environ))
         self._migrating = await self._migrate()
         state, broker = self._redis_servers()
@@ -230,7 +236,7 @@ class Supervisor:
         return env
 
     def _add(self, spec: ProcessSpec) -> None:
-        child = Child(spec, self._logs, self._changed)
+        child = Child(spec, self._logs, self._changed, self._forks.launch if self._forks else execute)
         self._children.append(child)
         child.start()
 
@@ -295,6 +301,8 @@ class Supervisor:
             await self._migrating.wait()
         for stage in plan.STOP_ORDER:
             await asyncio.gather(*(child.stop() for child in self._children if child.spec.role in stage))
+        if self._forks is not None:
+            await self._forks.close()
         if self._client is not None:
             self._client.close()
         self._report.say("stopped")
