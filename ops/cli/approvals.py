@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ops.cli.common import Exit, clean, client, fail, print_json, table
+from ops.cli.common import clean, client, fail, print_json, table
+from ops.exits import Exit
 
 if TYPE_CHECKING:
     from shared.entries import Waiting

@@ -7,10 +7,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import typer
+
+from ops.exits import Exit, code_of
+from shared.errors import CapatazError
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -20,15 +22,6 @@ if TYPE_CHECKING:
     from shared.sql import Database
 
 T = TypeVar("T")
-
-
-class Exit(IntEnum):
-    """Exit codes of all commands."""
-
-    OK = 0
-    FAILED = 1
-    USAGE = 2
-    UNREACHABLE = 3
 
 
 @dataclass(frozen=True)
@@ -47,17 +40,11 @@ def fail(message: str, code: Exit = Exit.FAILED) -> NoReturn:
 
 @contextmanager
 def errors() -> Iterator[None]:
-    """Turns our errors into a message and an exit code: 3 for what cannot be reached, 2 for wrong input."""
-    from shared.errors import CapatazError, ConfigError, OperatorError, UserError
-
+    """Turns our errors into a message and an exit code."""
     try:
         yield
-    except (ConfigError, UserError) as error:
-        fail(str(error), Exit.USAGE)
-    except OperatorError as error:
-        fail(str(error), Exit.FAILED if error.code == "already_running" else Exit.UNREACHABLE)
     except CapatazError as error:
-        fail(str(error))
+        fail(str(error), code_of(error))
 
 
 def target(settings: Settings) -> Target:

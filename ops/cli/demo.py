@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ops.cli.common import Exit, errors
+from ops.cli.common import errors
+from ops.exits import Exit
 
 if TYPE_CHECKING:
     from ops.supervisor.run_file import RunInfo

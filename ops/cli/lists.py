@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ops.cli.common import Exit, clean, client, errors, fail, print_json, reachable, table
+from ops.cli.common import clean, client, errors, fail, print_json, reachable, table
+from ops.exits import Exit
 
 if TYPE_CHECKING:
     from shared.contract import Catalogue

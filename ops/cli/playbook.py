@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ops.cli.common import Exit, clean, errors, fail, in_archive, print_json, table
+from ops.cli.common import clean, errors, fail, in_archive, print_json, table
+from ops.exits import Exit
 from shared.names import LOCAL_PRINCIPAL
 
 if TYPE_CHECKING:

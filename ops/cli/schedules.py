@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
-from ops.cli.common import Exit, clean, errors, fail, in_archive, print_json, reachable, table, target
+from ops.cli.common import clean, errors, fail, in_archive, print_json, reachable, table, target
+from ops.exits import Exit
 from shared.names import LOCAL_PRINCIPAL
 
 if TYPE_CHECKING:

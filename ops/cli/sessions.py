@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ops.cli.common import Exit, archive, clean, client, errors, fail, print_json, table
+from ops.cli.common import archive, clean, client, errors, fail, print_json, table
+from ops.exits import Exit
 
 if TYPE_CHECKING:
     from shared.client import Client

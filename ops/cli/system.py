@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import json
 import os
 import signal
 import time
@@ -12,7 +12,8 @@ from typing import Annotated
 
 import typer
 
-from ops.cli.common import Exit, errors, fail, print_json
+from ops.cli.common import errors, fail, print_json
+from ops.exits import Exit
 
 
 class Profile(StrEnum):
@@ -34,22 +35,11 @@ def up(
     ] = None,
 ) -> None:
     """Start a whole system here and keep it up until Ctrl-C or `capataz down`."""
-    with errors():
-        from ops.supervisor.report import reporter
-        from ops.supervisor.supervisor import Options, Supervisor
-        from shared.settings import load
+    from ops.supervisor import plan
 
-        options = Options(
-            "full" if profile is Profile.FULL else "small",
-            workers,
-            scenarios=tuple(p.absolute() for p in scenario or ()),
-        )
-        settings = load()
-        out = reporter()
-        try:
-            asyncio.run(Supervisor(settings, options, out).run())
-        finally:
-            out.close()
+    options = {"profile": profile, "workers": workers, "scenarios": [str(path.absolute()) for path in scenario or ()]}
+    command = plan.python("ops.supervisor", json.dumps(options))
+    os.execve(command[0], command, {**os.environ, **plan.import_path(os.environ)})
 
 
 def down(

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ops.cli.common import Exit, clean, client, errors, fail, print_json, target
+from ops.cli.common import clean, client, errors, fail, print_json, target
 from ops.cli.prompts import Prompts
+from ops.exits import Exit
 
 if TYPE_CHECKING:
     from ops.cli.show import EventPrinter

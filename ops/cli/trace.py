@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ops.cli.common import Exit, client, fail, print_json
+from ops.cli.common import client, fail, print_json
+from ops.exits import Exit
 
 if TYPE_CHECKING:
     from ops.trace.values import Timeline

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ops.cli.common import Exit, archive, clean, client, errors, fail, print_json, reachable, table, target
+from ops.cli.common import archive, clean, client, errors, fail, print_json, reachable, table, target
 from ops.cli.show import EventPrinter
+from ops.exits import Exit
 
 if TYPE_CHECKING:
     from ops.workflow_record import RunRecord, StepRecord

@@ -187,12 +187,13 @@ def main(argv: Sequence[str]) -> None:
     """Serves on the socket that is the only argument, in this process and as what it becomes."""
     with socket.socket(fileno=int(argv[0])) as supervisor:
         os.set_inheritable(supervisor.fileno(), False)
+        gc.disable()  # what it frees would be holes, which a child fills, and so copies their pages
         for name in _PRELOADED:
             importlib.import_module(name)
         _entitle("forkserver")
-        gc.collect()
         gc.freeze()  # a collection in a child would write to each object's page
         ordered = serve(supervisor)
+    gc.enable()
     if ordered:
         _become(*ordered)
 

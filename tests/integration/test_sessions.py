@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from ops.cli.common import Exit
 from ops.cli.main import app
+from ops.exits import Exit
 from shared import export
 from shared.client import Client
 from shared.entries import Event

@@ -13,8 +13,8 @@ from xml.etree import ElementTree as ET
 import pytest
 from typer.testing import CliRunner
 
-from ops.cli.common import Exit
 from ops.cli.main import app
+from ops.exits import Exit
 from ops.trace.html import page
 from ops.trace.source import read
 from shared.client import Client

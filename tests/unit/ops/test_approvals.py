@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from ops.cli import approvals
-from ops.cli.common import Exit
 from ops.cli.main import app
+from ops.exits import Exit
 from shared.entries import Waiting
 from shared.messages import ErrorInfo, Reply
 

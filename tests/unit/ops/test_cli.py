@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from ops.cli.common import Exit
 from ops.cli.main import app
+from ops.exits import Exit
 from shared.contract import Catalogue, Effect, ToolSpec, WorkerInfo
 from shared.state.nodes import beat_worker
 from tests.support.redis import TestRedis, redis_server

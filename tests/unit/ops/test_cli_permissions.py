@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from ops.cli.common import Exit
 from ops.cli.main import app
+from ops.exits import Exit
 from shared.permissions import Grant, Rule
 from shared.settings import load
 from shared.sql import Database, database_url

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from ops.cli.common import Exit
 from ops.cli.main import app
+from ops.exits import Exit
 
 runner = CliRunner()
 

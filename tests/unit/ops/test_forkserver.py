@@ -118,7 +118,7 @@ async def _until_told(log: Path) -> dict[str, object]:
 
 
 def _title(pid: int) -> str:
-    return psutil.Process(pid).cmdline()[0]
+    return str(psutil.Process(pid).cmdline()[0])
 
 
 def _ended(pid: int) -> bool:
@@ -160,9 +160,10 @@ def test_a_forked_process_is_as_if_it_had_been_executed(folder: Path) -> None:
             assert told["celery"] is True
             assert told["rich"] is None
             assert told["descriptors"] == []
-            assert child.returncode is None
+            running = child.returncode
             child.send_signal(signal.SIGTERM)
             assert await child.wait() == child.returncode == -signal.SIGTERM
+            assert running is None
             child.send_signal(signal.SIGTERM)  # harmless now
 
     asyncio.run(main())

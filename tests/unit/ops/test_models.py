@@ -7,6 +7,7 @@ from threading import Thread
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import SecretStr
 
 from ops import models
 from ops.models import Candidate, ProbeError, choose, list_models, parse_models, pick
@@ -125,7 +126,7 @@ def _server(status: int, body: bytes, headers: dict[str, str], seen: list[dict[s
 
 
 def _candidate(url: str, dialect: str = "openai") -> Candidate:
-    return Candidate(Provider(name="p", dialect=dialect, base_url=url, api_key="sesame"), "K", local=True)  # type: ignore[arg-type]
+    return Candidate(Provider(name="p", dialect=dialect, base_url=url, api_key=SecretStr("sesame")), "K", local=True)
 
 
 def test_the_probe_speaks_both_dialects() -> None:
