@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
-from shared.client import Client
+from shared.client import AsyncClient, Client
 from shared.entries import RunEnded, UserMessage
 from shared.names import day_session
 from shared.state import keys
@@ -39,6 +42,9 @@ class Service:
 
     def keys(self, path: str) -> list[str]:
         return [one.headers.get("idempotency-key", "") for one in self.stub.asked if one.path.startswith(path)]
+
+    def asked_times(self, path: str, times: int) -> bool:
+        return len(self.keys(path)) == times
 
 
 @pytest.fixture
@@ -120,7 +126,8 @@ def test_a_user_who_takes_the_name_of_its_session_stops_no_delivery(
     assert [e.value.workflow for e in client.history("sofa") if isinstance(e.value, UserMessage)] == ["", "deliver"]
     for name in taken:
         assert list(eva.history(name)) == []
-    client.close(), eva.close()
+    client.close()
+    eva.close()
 
 
 def test_a_worker_that_dies_while_it_sends(delivering: System, service: Service, model: ModelServer) -> None:
@@ -138,7 +145,7 @@ def test_a_worker_that_dies_while_it_sends(delivering: System, service: Service,
         delivering.add_worker()
         delivering.wait_ready()
         if channel == "hook":
-            _until(lambda before=before: len(service.keys("/hook")) == before + 2)  # type: ignore[misc]
+            _until(partial(service.asked_times, path, before + 2))
             assert len(set(service.keys("/hook")[before:])) == 1
         else:
             assert "may or may not have arrived on the channel phone" in _notice(client, "sofa")
@@ -160,21 +167,33 @@ def test_schedules_are_made_by_command(delivering: System, service: Service, mod
             answer: Any = redis.blpop([f"capataz:reply:{name}"], 30)
         return json.loads(answer[1])
 
-    made = order(do="add", id="look", every="1m", prompt="look at it", tools=["notes"], target="watch")
-    assert made["ok"], made
-    assert made["answer"].startswith("look is on, due ")
+    made = client.schedule(
+        "add", session="desk", id="look", every="1m", prompt="look at it", tools=["notes"], target="watch"
+    )
+    assert made.ok, made
+    assert made.answer.startswith("look is on, due ")
     assert order(do="change", id="look", at="2020-01-01T10:00")["error"]["message"].count("no such time ahead") == 1
     assert order(do="change", id="look", deliver=["pager"])["error"]["code"] == "step_failed"
     assert order(do="change", id="other", name="x")["ok"] is False
     off = order(do="change", id="look", state="off")
     assert off["answer"] == "look is off."
     assert order(do="add", every="1m", prompt="x", tools=["nonsense"])["ok"] is False
-    assert order(do="delete", id="look")["answer"] == "look is deleted."
+    assert asyncio.run(_deleted(delivering.redis_url, "look")) == "look is deleted."
+    with pytest.raises(ValidationError, match="colour"):
+        client.schedule("add", session="desk", colour="red")
     wrong = order(do="delete")
     assert wrong["error"]["code"] == "missing_field"
     asked = [entry.value for entry in client.history("desk") if isinstance(entry.value, UserMessage)]
     assert {one.workflow for one in asked} == {"schedule"}
     client.close()
+
+
+async def _deleted(url: str, id: str) -> str:
+    client = AsyncClient.connect(url)
+    try:
+        return (await client.schedule("delete", session="desk", id=id)).answer
+    finally:
+        await client.aclose()
 
 
 def _until(condition: Callable[[], bool]) -> None:

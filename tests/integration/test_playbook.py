@@ -9,8 +9,7 @@ import pytest
 
 from shared.client import Client
 from shared.entries import Context, NodeEnded
-from shared.ids import sortable_id
-from shared.messages import Command, Reply
+from shared.messages import Reply
 from tests.integration.test_messages import call, calls, of_agents
 from tests.support.model_server import ModelServer
 from tests.support.processes import System, lessons
@@ -31,12 +30,8 @@ def learned(client: Client, after: str) -> str:
     return end.id
 
 
-def order(client: Client, **params: str) -> Reply:
-    id = sortable_id()
-    command = Command(
-        kind="command", session="orders", command="playbook", params={**params}, id=id, reply_to=f"p-{id}"
-    )
-    return client._order(command)
+def order(client: Client, **params: Any) -> Reply:
+    return client.playbook(params.pop("do"), params.pop("bullet"), session="orders", **params)
 
 
 def systems(model: ModelServer) -> list[str]:
