@@ -97,7 +97,7 @@ def _throughput(dialect: str) -> None:
 
 def long_stream(dialect: str, megabytes: int) -> Iterator[bytes]:
     """That much of a stream, made as it is read. What it says is bounded: thoughts of one long call's silence."""
-    empty = {
+    empty: dict[str, dict[str, Any]] = {
         "openai": {"choices": [{"index": 0, "delta": {"content": ""}}], "pad": "x" * 900},
         "anthropic": {"type": "ping", "pad": "x" * 900},
     }

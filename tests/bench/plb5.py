@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import yaml
 
@@ -220,8 +221,7 @@ def soak(tasks: Sequence[Task]) -> None:
         vectors.update(zip(new, encoder.encode(new).tolist(), strict=True))
         return {text: vectors[text] for text in texts}
 
-    apart, book.encode_apart = book.encode_apart, encode
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, patch.object(book, "encode_apart", encode):
         database = Database(f"sqlite:///{folder}/archive.db")
         try:
             database.migrate()
@@ -229,7 +229,6 @@ def soak(tasks: Sequence[Task]) -> None:
             bullets = database.run_sync(lambda conn: playbook.read(conn, ANA)).bullets
         finally:
             database.close()
-            book.encode_apart = apart
     asyncio.run(encode([*(b.text for b in bullets), *(w for task in tasks for w in task.wordings)]))
     pairs = [(a.text, b.text) for a, b in combinations(bullets, 2)]
     twins = [p for p in pairs if resemblance(*p, (vectors[p[0]], vectors[p[1]])) is Resemblance.SAME]

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ class World:
                     Event(id=i, type=f["type"], run=f["run"], data=json.loads(f["data"] or "{}")) for i, f in rows
                 ]
             elif kind == "run" and not part:
-                world.runs[name] = client.hgetall(key)  # type: ignore[assignment]
+                world.runs[name] = {str(f): str(v) for f, v in client.hgetall(key).items()}
         path = workspace / EFFECTS
         if path.exists():
             world.lines = [Line(**json.loads(line)) for line in path.read_text().splitlines()]
@@ -278,7 +279,7 @@ def archived(world: World, url: str) -> list[str]:
     database = Database(url)
     try:
         for session, log in world.logs.items():
-            rows = {e.entry_id: e for e in database.run_sync(lambda conn, s=session: archive.entries(conn, s, None))}  # type: ignore[misc]
+            rows = {e.entry_id: e for e in database.run_sync(partial(archive.entries, session=session, principal=None))}
             missing = [e for e in log if e.run and e.id not in rows]
             wrong += [f"session {session}: the {e.type} of run {e.run} is not in SQL" for e in missing]
             wrong += [
@@ -288,7 +289,7 @@ def archived(world: World, url: str) -> list[str]:
         for run, end in {
             e.run: e.value for log in world.logs.values() for e in log if isinstance(e.value, RunEnded)
         }.items():
-            row = database.run_sync(lambda conn, r=run: runs.get_run(conn, r, None))  # type: ignore[misc]
+            row = database.run_sync(partial(runs.get_run, run=run, principal=None))
             if row is None or (row.state, row.answer, row.steps) != (end.state, end.answer, end.steps):
                 wrong.append(f"run {run} ended as {end.state} in the log and stands as {row and row.state} in SQL")
     finally:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import pytest
 
@@ -26,8 +27,8 @@ def make_system(model: ModelServer, system_env: dict[str, str]) -> Iterator[Call
     """Starts systems that end with the test."""
     started: list[System] = []
 
-    def make(**options: object) -> System:
-        system = System(model_url=model.url, env={**system_env, **options.pop("env", {})}, **options)  # type: ignore
+    def make(env: Mapping[str, str] = {}, **options: Any) -> System:
+        system = System(model_url=model.url, env={**system_env, **env}, **options)
         started.append(system)
         return system.start()
 

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 from ops.supervisor.heartbeats import Alive
@@ -83,7 +84,8 @@ class Monkey:
         began, order = time.monotonic(), itertools.count()
         due: list[tuple[float, int, Callable[[], None]]] = []
         for act in self.acts:
-            heapq.heappush(due, (act.at, next(order), lambda act=act: self._begin(act, due, order, began)))  # type: ignore[misc]
+            begin: Callable[[], None] = partial(self._begin, act, due, order, began)
+            heapq.heappush(due, (act.at, next(order), begin))
         while due or self._down or self._paused:
             now = time.monotonic() - began
             while due and due[0][0] <= now:

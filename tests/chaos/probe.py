@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from shared.client import Client
-from shared.entries import Event, NodeEnded
+from shared.entries import Event, Node, NodeEnded
 from shared.state import keys
 from tests.chaos.tools import EFFECTS, GATES
 from tests.support.processes import Proc, System
@@ -93,5 +93,5 @@ def worker(system: System, wid: str) -> Proc:
 def states(client: Client, session: str) -> dict[str, str]:
     """How each of the session's nodes ended, by its call's tag."""
     log = [e.value for e in client.history(session)]
-    tags = {v.node: str(v.args.get("tag")) for v in log if v is not None and v.T == "node.planned"}  # type: ignore[union-attr]
+    tags = {v.node: str(v.args.get("tag")) for v in log if isinstance(v, Node)}
     return {tags[v.node]: v.result.state.value for v in log if isinstance(v, NodeEnded)}

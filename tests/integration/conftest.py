@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,9 +48,8 @@ def make_system(model: ModelServer, system_env: dict[str, str]) -> Iterator[Call
     """Starts systems of their own for tests that hurt them."""
     started: list[System] = []
 
-    def make(**options: object) -> System:
-        env = {**system_env, **options.pop("env", {})}  # type: ignore[dict-item]
-        running = System(model_url=model.url, env=env, **options)  # type: ignore[arg-type]
+    def make(env: Mapping[str, str] = {}, **options: Any) -> System:
+        running = System(model_url=model.url, env={**system_env, **env}, **options)
         started.append(running)
         return running.start()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -44,10 +45,16 @@ def test_a_users_reminders_and_schedules_come_where_the_worker_is_let_in(
             prompt="look",
             tools=("notes",),
         )
-        database.run_sync(lambda conn, mine=mine: schedules.add(conn, started(mine, now_ms)))  # type: ignore[misc]
+        database.run_sync(partial(schedules.add, one=started(mine, now_ms)))
         database.run_sync(
-            lambda conn, user=user: reminders.add(  # type: ignore[misc]
-                conn, user, text="pills", due_ms=now_ms, session=f"{user}.desk", now_ms=now_ms, language="en"
+            partial(
+                reminders.add,
+                principal=user,
+                text="pills",
+                due_ms=now_ms,
+                session=f"{user}.desk",
+                now_ms=now_ms,
+                language="en",
             )
         )
     model.script([{"then": {"text": "seen"}}])

@@ -13,6 +13,7 @@ import pytest
 from tests.support.dovecot import Dovecot, certificate, dovecot, free_port
 from tests.support.radicale import Radicale, radicale
 from tests.unit.tools import conftest as tool_bench
+from tests.unit.tools.conftest import Bench
 
 pytestmark = pytest.mark.integration
 make_bench = tool_bench.make_bench
@@ -54,7 +55,7 @@ def _accounts(imap_port: int, caldav_url: str) -> dict[str, Any]:
     return {"mail": {"accounts": {"ana": mail}}, "calendar": {"accounts": {"ana": calendar}}}
 
 
-def _brief(bench: Any, principal: str = "ana") -> str:
+def _brief(bench: Bench, principal: str = "ana") -> str:
     """What the model would be given."""
     steps = ("read_notes", "due_reminders", "read_calendar", "read_mail")
     found = {name: bench.run(f"workflow:daily-brief/{name}", principal=principal, inputs={}).value for name in steps}
@@ -62,7 +63,7 @@ def _brief(bench: Any, principal: str = "ana") -> str:
 
 
 def test_the_brief_has_reminders_events_and_unread_mail(
-    imap: Dovecot, caldav: Radicale, make_bench: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    imap: Dovecot, caldav: Radicale, make_bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("ANAS_PASSWORD", PASSWORD)
     mail = EmailMessage(policy=policy.SMTP)

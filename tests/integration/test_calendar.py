@@ -15,6 +15,7 @@ from shared.errors import ModelError
 from tests.support.dovecot import free_port
 from tests.support.radicale import Radicale, radicale
 from tests.unit.tools import conftest as tool_bench
+from tests.unit.tools.conftest import Bench
 
 pytestmark = pytest.mark.integration
 
@@ -35,7 +36,7 @@ class Desk:
 
     user: str
     server: Radicale
-    bench: Any
+    bench: Bench
 
     def run(self, name: str, **args: Any) -> Any:
         return self.bench.run(name, principal="ana", **args)
@@ -55,7 +56,9 @@ class Desk:
 
 
 @pytest.fixture
-def make_desk(server: Radicale, make_bench: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Desk]:
+def make_desk(
+    server: Radicale, make_bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Desk]:
     monkeypatch.setenv("ANAS_PASSWORD", PASSWORD)
 
     def make(timeout_s: float = 10, **account: Any) -> Desk:
@@ -257,7 +260,8 @@ def test_somebody_elses_change_in_between_is_kept(desk: Desk, monkeypatch: pytes
     from workers.tools import calendar_store
 
     uid = desk.run("calendar_add", title="Cena", start="2026-11-12T21:00", node="r1.0.0.0").value["uid"]
-    replace, others = calendar_store.Store.replace, []
+    replace = calendar_store.Store.replace
+    others: list[int] = []
 
     def interrupted(store: Any, entry: Any, data: bytes) -> bool:
         if not others:

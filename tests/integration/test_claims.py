@@ -111,7 +111,7 @@ def test_a_takeover_does_not_nudge_twice(make_system: MakeSystem, model: ModelSe
     next(e for e in deltas if e.type == "notice")
     next(e for e in deltas if e.type == "text.delta")
     with system.client() as raw:
-        [run] = raw.smembers("capataz:runs:active")  # type: ignore[misc]
+        [run] = raw.smembers("capataz:runs:active")
         owner = str(raw.hget(f"capataz:run:{run}", "owner"))
     system.kill(next(c for c in system.coordinators if f"-{c.pid}-" in owner))
     reply = client.wait(submitted, 30)

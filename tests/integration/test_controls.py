@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ops.rehearsal.scenario import Rule
 from shared.client import Client, Submitted
 from shared.entries import Event
 from shared.messages import Reply
@@ -42,7 +43,7 @@ def then_calls(user: str, *rows: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-RULES = [
+RULES: list[Rule | dict[str, Any]] = [
     {"when": {"user": "^changed"}, "then": {"text": "steered"}},
     {"when": {"user": "^new"}, "then": {"text": "interrupted"}},
     {"when": {"user": "^block"}, "then": {"text": "w " * 50, "stream_ms": LONG_S * 1000}},

@@ -78,7 +78,7 @@ def test_coordinator_killed_in_the_middle_of_a_run(make_system: MakeSystem, mode
     submitted = client.submit("go", session="s")
     await_event(client, "s", "node.finished")
     with system.client() as raw:
-        [run] = raw.smembers("capataz:runs:active")  # type: ignore[misc]
+        [run] = raw.smembers("capataz:runs:active")
         owner = str(raw.hget(f"capataz:run:{run}", "owner"))
     victim = next(c for c in system.coordinators if f"-{c.pid}-" in owner)
     system.kill(victim)
@@ -97,7 +97,7 @@ def test_coordinator_killed_while_the_model_streams(make_system: MakeSystem, mod
     submitted = client.submit("go", session="s")
     await_event(client, "s", "text.delta")
     with system.client() as raw:
-        [run] = raw.smembers("capataz:runs:active")  # type: ignore[misc]
+        [run] = raw.smembers("capataz:runs:active")
         owner = str(raw.hget(f"capataz:run:{run}", "owner"))
     system.kill(next(c for c in system.coordinators if f"-{c.pid}-" in owner))
     reply = client.wait(submitted, 30)
@@ -112,7 +112,7 @@ def test_stopped_coordinator_hands_its_run_over(make_system: MakeSystem, model: 
     submitted = client.submit("go", session="s")
     await_event(client, "s", "node.started")
     with system.client() as raw:
-        [run] = raw.smembers("capataz:runs:active")  # type: ignore[misc]
+        [run] = raw.smembers("capataz:runs:active")
         owner = str(raw.hget(f"capataz:run:{run}", "owner"))
     assert system.terminate(next(c for c in system.coordinators if f"-{c.pid}-" in owner)) == 0
     reply = client.wait(submitted, 20)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis.asyncio
 
-from shared.settings import Settings
+from shared.settings import BudgetSettings, Settings
 from shared.state import keys
 from shared.state.connection import connect
 from shared.state.gate import DAY_S, NANO, Ask, Gate, Outcome, Ticket, Verdict
@@ -277,7 +277,7 @@ def test_where_nothing_is_bounded_the_way_in_writes_nothing(server: TestRedis) -
 def test_a_redis_that_is_away_stops_no_call() -> None:
     async def main(server: TestRedis, hurt: Callable[[], None]) -> Verdict:
         client = connect(server.url)
-        settings = Settings(budget={"user_day_tokens": 1})
+        settings = Settings(budget=BudgetSettings(user_day_tokens=1))
         gate = Gate(Pipeliner(client), "c1", settings.models, settings.budget)
         hurt()
         verdict = await asyncio.wait_for(gate.enter(Ask("prov/m", "prov", tokens=100)), 5)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from shared.client import Client
+from shared.contract import NodeState
 from shared.entries import Elided, Node, NodeEnded
 from tests.integration.test_messages import call, calls, of_agents
 from tests.support.model_server import ModelServer
@@ -141,7 +142,7 @@ def test_a_model_that_goes_in_circles_is_made_to_answer(client: Client, model: M
     assert reply.answer == "I give up searching"
     assert reply.finish_reason == "loop"
     states = [e.value.result.state for e in client.history("circles") if isinstance(e.value, NodeEnded)]
-    assert states.count("done") == 3
+    assert states.count(NodeState.DONE) == 3
     told = json.dumps(of_agents(model)[-1].body["messages"][-1])
     assert "probe_read" in told
 

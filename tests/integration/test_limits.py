@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ import redis.exceptions
 from coordinator.context.agent import Agents
 from coordinator.inbox import classify
 from coordinator.intake import PAGE, Intake
+from coordinator.restore import Restorer
+from shared.artifacts import Artifact
 from shared.client import Client
 from shared.entries import Nudge
 from shared.errors import StateUnavailable
@@ -98,7 +100,7 @@ def test_a_refused_message_leaves_no_session_behind(server: TestRedis) -> None:
         assert not await rig.redis.exists(keys.session("second"), keys.queue("second"))
         assert await rig.events("second") == ["notice"]
         assert 0 < await rig.redis.ttl(keys.events("second")) <= rig.limits.reply_ttl_s
-        [(_, dead)] = await rig.redis.xrange(keys.DEAD)
+        [dead] = await rig.entries(keys.DEAD)
         assert (dead["code"], json.loads(dead["fields"])["session"]) == ("busy", "second")
         await send(rig, principal=ALICE, session="second")
         assert await rig.redis.hget(keys.session("second"), "owner") == ALICE
@@ -264,7 +266,7 @@ def test_a_message_that_waited_too_long_is_answered_instead_of_run(server: TestR
         assert await waiting(rig) == 0
         assert (await rig.events())[-2:] == ["run.failed", "run.started"]
         assert await rig.redis.hget(keys.run(reply["run"]), "state") == "ended"
-        [(_, dead)] = await rig.redis.xrange(keys.DEAD)
+        [dead] = await rig.entries(keys.DEAD)
         assert dead["code"] == "too_late"
         assert dead["fields"].endswith("é…")
         await send(rig, session="t", id="old", reply_to="r2")
@@ -364,20 +366,26 @@ def _ask(url: str) -> None:
 class NoArtifacts:
     """A store that must not be asked."""
 
-    def __getattr__(self, name: str) -> Any:
-        raise AssertionError(f"artifacts.{name} was used")
+    async def put(self, principal: str, data: bytes, media_type: str) -> str:
+        raise AssertionError("artifacts.put was used")
+
+    async def get(self, principal: str, handle: str) -> Artifact:
+        raise AssertionError("artifacts.get was used")
 
 
-class EmptyArchive:
+class EmptyArchive(Restorer):
     """An archive that knows no session."""
 
-    async def look_up(self, principal: str, decisions: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return decisions
+    def __init__(self) -> None:
+        """It has nothing to ask."""
+
+    async def look_up(self, principal: str, decisions: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        return list(decisions)
 
 
 def intake(rig: Rig, folder: Path, *principals: str) -> Intake:
     settings = Settings(limits=rig.limits, principals=principals)
-    return Intake(rig.c1, settings, Agents(folder), NoArtifacts(), EmptyArchive())  # type: ignore[arg-type]
+    return Intake(rig.c1, settings, Agents(folder), NoArtifacts(), EmptyArchive())
 
 
 async def flood(rig: Rig, count: int) -> None:
@@ -393,11 +401,11 @@ def test_a_long_inbox_is_cut_at_its_end_and_keeps_control_entries(server: TestRe
         await flood(rig, 7 * PAGE)
         await rig.submit(kind="cancel", session="running", reply_to="ack")
         assert await intake(rig, tmp_path).work() == 7 * PAGE + 1
-        dead = [json.loads(f["fields"])["id"] for _, f in await rig.redis.xrange(keys.DEAD)]
-        refused = sorted(int(name.removeprefix("m")) for name in dead)
+        dead = await rig.entries(keys.DEAD)
+        refused = sorted(int(json.loads(entry["fields"])["id"].removeprefix("m")) for entry in dead)
         assert refused == list(range(7 * PAGE - len(refused), 7 * PAGE)), "the newest, without a gap"
         assert await waiting(rig) == 7 * PAGE - len(refused) >= 2 * PAGE
-        assert {f["code"] for _, f in await rig.redis.xrange(keys.DEAD)} == {"busy"}
+        assert {entry["code"] for entry in dead} == {"busy"}
         assert (await rig.reply("ack") or {})["ok"] is True
         assert len(await rig.c1.mail(lease.run)) == 1
 

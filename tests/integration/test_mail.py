@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import socket
 import threading
@@ -18,6 +19,7 @@ from shared.errors import ModelError
 from tests.support.dovecot import Dovecot, certificate, dovecot, free_port
 from tests.support.smtp import Mailroom, smtp_server
 from tests.unit.tools import conftest as tool_bench
+from tests.unit.tools.conftest import Bench
 
 pytestmark = [pytest.mark.integration, pytest.mark.filterwarnings("ignore:Requiring AUTH")]
 
@@ -44,7 +46,7 @@ class Box:
     address: str
     imap: Dovecot
     room: Mailroom
-    bench: Any
+    bench: Bench
 
     def run(self, name: str, **args: Any) -> Any:
         return self.bench.run(name, principal="ana", **args)
@@ -67,7 +69,7 @@ def room() -> Iterator[Mailroom]:
 
 @pytest.fixture
 def make_box(
-    imap: Dovecot, room: Mailroom, make_bench: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    imap: Dovecot, room: Mailroom, make_bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Box]:
     monkeypatch.setenv("ANAS_PASSWORD", PASSWORD)
 
@@ -134,7 +136,7 @@ def test_attachments_are_listed_and_kept_on_request(box: Box) -> None:
     ]
     kept = box.run("mail_read", uid=uid, save=[1]).value["attachments"][0]["artifact"]
     stored = box.bench.services.artifacts
-    artifact = tool_bench.asyncio.run(stored.get("ana", kept))
+    artifact = asyncio.run(stored.get("ana", kept))
     assert (artifact.data, artifact.media_type) == (b"%PDF-1.7 \x00\xff", "application/pdf")
     with pytest.raises(ModelError, match=r"no attachment 2.*1 factura año\.pdf"):
         box.run("mail_read", uid=uid, save=[2])
@@ -226,7 +228,7 @@ def test_moving_happens_once_however_often_it_is_asked_for(box: Box) -> None:
 
 
 def test_a_mail_goes_out_as_it_was_written(box: Box) -> None:
-    handle = tool_bench.asyncio.run(box.bench.services.artifacts.put("ana", b"a,b\n1,2\n", "text/csv"))
+    handle = asyncio.run(box.bench.services.artifacts.put("ana", b"a,b\n1,2\n", "text/csv"))
     sent = box.run(
         "mail_send",
         to=["José García <jose@example.net>"],
@@ -248,7 +250,9 @@ def test_a_mail_goes_out_as_it_was_written(box: Box) -> None:
     assert b"jefe@" not in got.data
     assert mail["Date"].datetime.isoformat() == "2026-11-10T15:00:00+01:00"
     assert mail["Message-ID"] == sent.value["message_id"]
-    assert mail.get_body().get_content().replace("\r\n", "\n") == "Hola:\n.\nahí va el informe.\nñ\n"
+    body = mail.get_body()
+    assert body is not None
+    assert body.get_content().replace("\r\n", "\n") == "Hola:\n.\nahí va el informe.\nñ\n"
     [attached] = mail.iter_attachments()
     assert attached.get_filename() == "datos año.csv"
     assert attached.get_content_type() == "text/csv"
@@ -313,7 +317,9 @@ def test_a_reply_stays_in_its_thread_and_quotes(box: Box) -> None:
     assert mail["Subject"] == "Re: Cena"
     assert mail["In-Reply-To"] == long_id
     assert mail["References"].split() == ["<one@example.net>", "<two@example.net>", long_id]
-    text = mail.get_payload(decode=True).decode().replace("\r\n", "\n")
+    payload = mail.get_payload(decode=True)
+    assert isinstance(payload, bytes)
+    text = payload.decode().replace("\r\n", "\n")
     assert text == "Sí, voy.\n\n2026-11-10 12:30 Marta <marta@example.net>:\n> ¿Vienes?\n>> el viernes\n"
     assert "\\Answered" in str(box.flags(uid))
     assert sent.value["kept_in"] == "Enviados"
@@ -422,7 +428,7 @@ def test_an_account_that_cannot_send_says_so(make_box: Callable[..., Box]) -> No
 
 def test_too_much_is_not_sent(make_box: Callable[..., Box]) -> None:
     box = make_box(mail={"max_send_bytes": 10_000})
-    handle = tool_bench.asyncio.run(box.bench.services.artifacts.put("ana", b"x" * 20_000, "text/plain"))
+    handle = asyncio.run(box.bench.services.artifacts.put("ana", b"x" * 20_000, "text/plain"))
     files = [{"artifact": handle, "name": "x.txt"}]
     with pytest.raises(ModelError, match="of at most 10000; nothing was sent"):
         box.run("mail_send", to=["a@example.net"], subject="s", body="b", attachments=files)

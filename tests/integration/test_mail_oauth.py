@@ -20,6 +20,7 @@ from tests.support.dovecot import Dovecot, dovecot, free_port
 from tests.support.http_stub import Answer, Asked, HttpStub
 from tests.support.smtp import Mailroom
 from tests.unit.tools import conftest as tool_bench
+from tests.unit.tools.conftest import Bench
 from workers.tools import mail_oauth
 
 pytestmark = [pytest.mark.integration, pytest.mark.filterwarnings("ignore:Requiring AUTH")]
@@ -117,7 +118,7 @@ def room(authority: Authority) -> Iterator[TokenRoom]:
 
 
 @pytest.fixture
-def make_box(endpoint: str, make_bench: Callable[..., Any]) -> Callable[..., Callable[..., Any]]:
+def make_box(endpoint: str, make_bench: Callable[..., Bench]) -> Callable[..., Callable[..., Any]]:
     def make(imap_port: int = 1, smtp_port: int = 1, **oauth: Any) -> Callable[..., Any]:
         account = {
             "address": ADDRESS, "imap_host": "127.0.0.1", "imap_port": imap_port, "imap_security": "plain",
@@ -212,7 +213,11 @@ def test_without_a_file_the_newer_token_lives_as_long_as_the_worker(
 
 
 def test_who_was_slower_takes_what_the_faster_worker_got(
-    make_box: Callable[..., Callable[..., Any]], imap: Dovecot, authority: Authority, tmp_path: Path
+    make_box: Callable[..., Callable[..., Any]],
+    imap: Dovecot,
+    authority: Authority,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     file = tmp_path / "token"
     file.write_text("refresh-1\n")
@@ -224,7 +229,7 @@ def test_who_was_slower_takes_what_the_faster_worker_got(
             file.write_text("refresh-9")
         return usual(form)
 
-    authority._granted = raced  # type: ignore[method-assign]
+    monkeypatch.setattr(authority, "_granted", raced)
     make_box(imap.imap_port, token_file=str(file))("mail_list")
     assert [one["refresh_token"] for one in authority.asked] == ["refresh-1", "refresh-9"]
 

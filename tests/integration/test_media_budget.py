@@ -6,7 +6,6 @@ import base64
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any
 
 import pytest
 
@@ -17,6 +16,7 @@ from tests.integration.test_gate import Rig, with_rig
 from tests.support.http_stub import Answer, HttpStub
 from tests.support.redis import TestRedis, redis_server
 from tests.unit.tools import conftest as tool_bench
+from tests.unit.tools.conftest import Bench
 from tests.unit.tools.test_media import PNG, section
 
 pytestmark = pytest.mark.integration
@@ -31,7 +31,7 @@ def server() -> Iterator[TestRedis]:
 
 
 def test_pictures_use_up_the_budget_of_their_user(
-    server: TestRedis, make_bench: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    server: TestRedis, make_bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEST_MEDIA_KEY", "k")
     answers = [Answer({"data": [{"b64_json": base64.b64encode(PNG).decode()}]})] * 4 + [Answer("no", 500)]

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection
 
 from coordinator.archive import Archiver
+from coordinator.context.agent import Agents
 from coordinator.intake import Intake
 from coordinator.restore import Restorer, lost_run
 from shared.artifacts import SqlArtifacts
@@ -37,7 +39,7 @@ from tests.integration.test_messages import call, calls, of_agents
 from tests.support.model_server import ModelServer
 from tests.support.processes import System
 from tests.support.redis import TestRedis, redis_server
-from tests.support.state import AGENTS, LIMITS, Rig, with_rig
+from tests.support.state import LIMITS, Rig, with_rig
 
 pytestmark = pytest.mark.integration
 
@@ -64,8 +66,8 @@ class Parts:
         """Submits a message, and routes the inbox as a coordinator does."""
         await self.rig.submit(principal, **fields)
         settings = Settings.model_construct(limits=self.rig.limits, principals=("eve",))
-        agents: object = type("Agents", (), {"names": lambda self: AGENTS})()
-        intake = Intake(self.rig.c1, settings, agents, SqlArtifacts(self.database), self.restorers[0])  # type: ignore[arg-type]
+        agents = Agents(Path("none of ours"))
+        intake = Intake(self.rig.c1, settings, agents, SqlArtifacts(self.database), self.restorers[0])
         return await intake.work()
 
     async def run(self, lease: Lease, answer: str) -> None:
@@ -92,9 +94,9 @@ class Parts:
         data = opened.value.model_dump(mode="json", exclude_defaults=True)
         entry = ArchivedEntry(opened.id, lease.run, opened.type, 1, data)
 
-        def record(conn: object) -> None:
-            runs.start_run(conn, row)  # type: ignore[arg-type]
-            archive.append_entries(conn, lease.session, lease.principal, [entry], 1)  # type: ignore[arg-type]
+        def record(conn: Connection) -> None:
+            runs.start_run(conn, row)
+            archive.append_entries(conn, lease.session, lease.principal, [entry], 1)
 
         await self.database.run(record)
         return lease

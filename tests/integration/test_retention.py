@@ -6,6 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -177,7 +178,7 @@ def test_zero_days_are_for_ever(database: Database) -> None:
     assert everything.artifacts_s is None
     assert len(sweeps(RetentionSettings(), 0)) == 8
     for sweep in sweeps(everything, int(time.time() * 1000)).values():
-        assert database.run_sync(lambda c, sweep=sweep: sweep(c, limit=10)) == 0  # type: ignore[misc]
+        assert database.run_sync(partial(sweep, limit=10)) == 0
     assert kept(database) == {"ancient"}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -50,11 +51,11 @@ def archive(ticking: System) -> Iterator[Database]:
     database.close()
 
 
-def _put(archive: Database, id: str, timing: Timing, next_ms: int, **values: object) -> Schedule:
+def _put(archive: Database, id: str, timing: Timing, next_ms: int, **values: Any) -> Schedule:
     one = Schedule(
         id, "owner", id, timing, f"session-{id}", next_ms, prompt=f"do {id}", tools=("notes",), next_ms=next_ms
     )
-    return archive.run_sync(lambda conn: schedules.add(conn, replace(one, **values)))  # type: ignore[arg-type]
+    return archive.run_sync(lambda conn: schedules.add(conn, replace(one, **values)))
 
 
 def _asked(client: Client, session: str) -> list[UserMessage]:

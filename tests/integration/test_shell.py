@@ -18,6 +18,7 @@ import uvloop
 
 from shared.errors import ModelError
 from shared.settings import Settings
+from tests.support.values import fields
 from tests.unit.tools.hostile import populate
 from workers.context import ToolContext
 from workers.declare import ToolOutput
@@ -60,6 +61,13 @@ def _run(workspace: Path, command: str, *, rules: dict[str, Any] | None = None, 
     return asyncio.run(shell_run.call(_context(workspace, **(rules or {})), {"command": command, **args}))
 
 
+def _printed(output: ToolOutput) -> str:
+    """What the programs wrote to their standard output."""
+    printed = fields(output.value)["stdout"]
+    assert isinstance(printed, str)
+    return printed
+
+
 def _exact(workspace: Path, box: str, *words: str, **rules: Any) -> ToolOutput:
     """Runs `sh name` with a script, which only its own rule permits."""
     (workspace / "script").write_text("\n".join(words))
@@ -67,8 +75,8 @@ def _exact(workspace: Path, box: str, *words: str, **rules: Any) -> ToolOutput:
 
 
 def test_lines_do_what_a_shell_would_do(workspace: Path, box: str) -> None:
-    def seen(command: str, **args: Any) -> Any:
-        return _run(workspace, command, rules={"sandbox": box}, **args).value["stdout"]  # type: ignore[index,call-overload]
+    def seen(command: str, **args: Any) -> str:
+        return _printed(_run(workspace, command, rules={"sandbox": box}, **args))
 
     assert seen("cat a.txt | sort | head -1") == "TODO three\n"
     assert seen("grep -l one *.txt | wc -l") == "4\n"
@@ -81,7 +89,7 @@ def test_lines_do_what_a_shell_would_do(workspace: Path, box: str) -> None:
 
 def test_exit_codes_and_errors_are_told(workspace: Path, box: str) -> None:
     output = _run(workspace, "grep nothing a.txt; cat absent", rules={"sandbox": box})
-    assert output.value["exit"] == 1  # type: ignore[index,call-overload]
+    assert fields(output.value)["exit"] == 1
     assert "[stderr]" in output.seen
     assert "absent" in output.seen
     assert output.seen.endswith("[exit code 1]")
@@ -134,9 +142,9 @@ def test_git_runs_no_driver_of_a_repository_and_still_shows_changes(workspace: P
         f'[gpg "ssh"]\n program = touch {proof}\n[pager]\n log = touch {proof}\n[alias]\n status = !touch {proof}',
     )
 
-    def seen(command: str) -> Any:
+    def seen(command: str) -> str:
         os.utime(repository / "a.txt")  # git looks into the file again
-        return _run(workspace, command, rules={"sandbox": box}, cwd="repository").value["stdout"]  # type: ignore[index,call-overload]
+        return _printed(_run(workspace, command, rules={"sandbox": box}, cwd="repository"))
 
     assert "-one\n+two\n" in seen("git diff")
     assert "+one\n" in seen("git log -p")
@@ -159,8 +167,8 @@ def test_git_runs_nothing_that_a_submodule_names(workspace: Path, box: str) -> N
     with (outer / ".git/modules/sub/config").open("a") as file:
         file.write(f'[filter "x"]\n clean = touch {proof}; cat\n[diff "x"]\n textconv = touch {proof}; cat\n')
     (outer / "sub" / "a.txt").write_text("three\n")
-    assert "sub" in _run(workspace, "git status -s", rules={"sandbox": box}, cwd="outer").value["stdout"]  # type: ignore[index,call-overload]
-    assert "+two" in _run(workspace, "git diff", rules={"sandbox": box}, cwd="outer").value["stdout"]  # type: ignore[index,call-overload]
+    assert "sub" in _printed(_run(workspace, "git status -s", rules={"sandbox": box}, cwd="outer"))
+    assert "+two" in _printed(_run(workspace, "git diff", rules={"sandbox": box}, cwd="outer"))
     assert not proof.exists()
 
 
@@ -217,14 +225,14 @@ def test_a_cancelled_call_ends_its_programs(workspace: Path, box: str) -> None:
 
 def test_too_much_output_is_stopped(workspace: Path, box: str) -> None:
     output = _run(workspace, "yes", rules={"sandbox": box, "allow": ("yes",), "output_bytes": 5_000})
-    assert output.value["cut"] is True  # type: ignore[index,call-overload]
-    assert len(output.value["stdout"]) == 5_000  # type: ignore[index,call-overload,arg-type]
+    assert fields(output.value)["cut"] is True
+    assert len(_printed(output)) == 5_000
     assert "more than the limit" in output.seen
 
 
 def test_memory_and_files_are_bounded(workspace: Path, box: str) -> None:
     full = _exact(workspace, box, "head -c 300000000 /dev/zero | tail -c 290000000 | wc -c", memory_bytes=64_000_000)
-    assert full.value["stdout"] != "290000000\n"  # type: ignore[index,call-overload]
+    assert _printed(full) != "290000000\n"
     _exact(workspace, box, "head -c 3000000 /dev/zero > large", file_bytes=1_000_000)
     assert (workspace / "large").stat().st_size <= 1_000_000
 
@@ -252,10 +260,8 @@ def test_the_sandbox_shows_only_the_workspace(workspace: Path) -> None:
     ).seen
     assert "secret\n" not in seen
     assert seen.count("No such file") >= 3
-    network = _exact(workspace, "on", "cat /proc/net/dev | grep -vc -e lo: -e '|'").value
-    assert network["stdout"] == "0\n"  # type: ignore[index,call-overload]
-    processes = _exact(workspace, "on", "ls /proc | grep -c '^[0-9]'").value
-    assert int(processes["stdout"]) < 10  # type: ignore[index,call-overload,arg-type]
+    assert _printed(_exact(workspace, "on", "cat /proc/net/dev | grep -vc -e lo: -e '|'")) == "0\n"
+    assert int(_printed(_exact(workspace, "on", "ls /proc | grep -c '^[0-9]'"))) < 10
     written = _exact(workspace, "on", "touch /usr/x; touch /x; touch here")
     assert written.seen.count("Read-only file system") == 2
     assert (workspace / "here").exists()

@@ -88,6 +88,11 @@ def test_runs_outlive_a_state_that_hangs_for_longer_than_their_leases(
     assert all(proc.alive for proc in (*system.coordinators, *system.workers))
 
 
+def _sends(submitter: Submitter, more: int) -> Callable[[], bool]:
+    goal = len(submitter.sent) + more
+    return lambda: len(submitter.sent) >= goal
+
+
 def test_a_state_that_restarts_under_load_loses_nothing(make_system: MakeSystem, model: ModelServer) -> None:
     system = make_system(coordinators=2, workers=2)
     submitter = Submitter(lambda: plain_client(system.redis_url))
@@ -101,8 +106,7 @@ def test_a_state_that_restarts_under_load_loses_nothing(make_system: MakeSystem,
     for thread in threads:
         thread.start()
     for _ in range(2):
-        goal = len(submitter.sent) + 6
-        probe.until(lambda goal=goal: len(submitter.sent) >= goal, "load")  # type: ignore[misc]
+        probe.until(_sends(submitter, 6), "load")
         system.state.restart()  # a clean SHUTDOWN; its append-only file is all that is left
     stop.set()
     for thread in threads:

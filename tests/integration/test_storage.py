@@ -13,7 +13,7 @@ import pytest
 from minio import Minio
 
 from shared.errors import ModelError
-from tests.support.http_stub import Answer, HttpStub
+from tests.support.http_stub import Answer, HttpStub, always
 from tests.support.s3 import ACCESS_KEY, SECRET_KEY, s3_server
 from tests.unit.tools.conftest import bench, make_bench, workspace  # noqa: F401 - fixtures
 
@@ -182,7 +182,7 @@ def test_a_server_that_is_down_refuses_is_slow_or_talks_nonsense_is_told(
     with HttpStub(lambda asked: None) as server:
         store = make_bench(storage=section(server.url, bucket="bucket", timeout_s=0.3))
         for code, answer in answers.items():
-            server.answer = lambda asked, answer=answer: answer
+            server.answer = always(answer)
             for name, args in (("storage_list", {}), ("storage_delete", {"key": "a"})):
                 with pytest.raises(ModelError) as caught:
                     store.run(name, **args)

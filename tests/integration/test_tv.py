@@ -15,7 +15,7 @@ import pytest
 from shared.errors import ModelError
 from tests.support.http_stub import Answer, Asked, HttpStub
 from tests.support.samsung_tv import TOKEN, SamsungTvServer
-from tests.unit.tools.conftest import bench, make_bench, workspace  # noqa: F401 - fixtures
+from tests.unit.tools.conftest import Bench, bench, make_bench, workspace  # noqa: F401 - fixtures
 
 pytestmark = pytest.mark.integration
 
@@ -30,7 +30,7 @@ def samsung() -> Iterator[SamsungTvServer]:
 
 
 @pytest.fixture
-def home(make_bench: Callable[..., Any], samsung: SamsungTvServer, tmp_path: Path) -> Any:  # noqa: F811
+def home(make_bench: Callable[..., Bench], samsung: SamsungTvServer, tmp_path: Path) -> Any:  # noqa: F811
     """One Samsung TV; the remote's port is not 8002, so the protocol goes without TLS."""
     device = {
         "name": "Salón",
@@ -150,6 +150,8 @@ def test_a_tv_that_hangs_up_or_is_gone_is_told(home: Any, samsung: SamsungTvServ
 class Cloud:
     """SmartThings' API for one TV."""
 
+    url: str
+
     def __init__(self) -> None:
         self.commands: list[dict[str, Any]] = []
         self.health = "ONLINE"
@@ -185,12 +187,12 @@ class Cloud:
 def cloud() -> Iterator[Cloud]:
     cloud = Cloud()
     with HttpStub(cloud.answer) as server:
-        cloud.url = f"{server.url}/v1"  # type: ignore[attr-defined]
+        cloud.url = f"{server.url}/v1"
         yield cloud
 
 
 @pytest.fixture
-def flat(make_bench: Callable[..., Any], cloud: Any, monkeypatch: pytest.MonkeyPatch) -> Any:  # noqa: F811
+def flat(make_bench: Callable[..., Bench], cloud: Any, monkeypatch: pytest.MonkeyPatch) -> Any:  # noqa: F811
     monkeypatch.setenv("TEST_ST_TOKEN", SECRET)
     devices = [
         {"name": "Dormitorio", "kind": "smartthings", "device_id": DEVICE, "users": ["ana"]},
@@ -212,7 +214,7 @@ def test_smartthings_tells_the_status(flat: Any, cloud: Cloud) -> None:
 
 
 def test_smartthings_takes_commands(flat: Any, cloud: Cloud) -> None:
-    calls = [
+    calls: list[tuple[str, dict[str, Any]]] = [
         ("tv_keys", {"keys": ["home", "siguiente canal", "12"]}),
         ("tv_volume", {"action": "set", "level": 20}),
         ("tv_volume", {"action": "up", "steps": 2}),

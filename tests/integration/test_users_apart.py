@@ -25,6 +25,7 @@ from tests.support.full_install import (
     address,
     full_install,
 )
+from tests.support.values import fields
 
 pytestmark = [pytest.mark.integration, pytest.mark.filterwarnings("ignore:Requiring AUTH")]
 
@@ -60,7 +61,7 @@ def kept(install: FullInstall) -> dict[str, Any]:
     assert all(result.state is NodeState.DONE for result in results), [result.text for result in results]
     values = {name: result.value for (name, _), result in zip(calls, results, strict=True)}
     [download] = install.turn(OWNER, SESSION, ("storage_download", {"key": "zebra.txt"}))
-    return values | {"uid": uid, "artifact": download.value["handle"]}  # type: ignore[index, call-overload]
+    return values | {"uid": uid, "artifact": fields(download.value)["handle"]}
 
 
 def owned(install: FullInstall) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def test_an_undone_turn_leaves_no_trace_in_the_conversation(turns: list[list[str
     for run in runs:
         log.append(run)
         kept.append(run)
-        while kept and data.draw(st.booleans(), label="undo"):
+        while len(kept) > 0 and data.draw(st.booleans(), label="undo"):
             last, _ = kept.pop()
             log.append((last, [Undone(run=last)]))
     assert fold(log).messages == fold(kept).messages

@@ -14,6 +14,7 @@ from shared.messages import Control, Message, as_fields
 from shared.state import keys
 from tests.chaos import model
 from tests.chaos.model import UID, answer, call, turn
+from tests.support.redis import stream_entry
 
 REPLY_S: Final = 60
 KINDS: Final = ("mix", "mix", "chain", "order", "talk", "broken", "refused")
@@ -88,4 +89,4 @@ class Users:
             self.missing += row is None
 
     def _put(self, client: redis.Redis, entry: Message | Control) -> None:
-        client.xadd(keys.inbox(), as_fields(entry))  # type: ignore[arg-type]
+        client.xadd(keys.inbox(), stream_entry(as_fields(entry)))

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 import redis
 
 from shared.state.keys import PREFIX

@@ -119,7 +119,7 @@ class Dovecot:
         """Puts a mail into a folder and returns its uid."""
         client = self.client(user, password)
         try:
-            status, data = client.append(folder, flags or None, None, raw)  # type: ignore[arg-type]
+            status, data = client.append(folder, flags or None, None, raw)
             assert status == "OK", data
             found = re.search(rb"APPENDUID \d+ (\d+)", data[0])
             assert found is not None, data

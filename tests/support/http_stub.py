@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from email.message import Message
+from email.message import MIMEPart
 from email.parser import BytesParser
 from email.policy import HTTP
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -26,7 +26,7 @@ class Asked:
     def json(self) -> Any:
         return json.loads(self.body)
 
-    def form(self) -> dict[str, Message]:
+    def form(self) -> dict[str, MIMEPart]:
         """The parts of a multipart body, by name."""
         head = f"Content-Type: {self.headers['content-type']}\r\n\r\n".encode()
         message = BytesParser(policy=HTTP).parsebytes(head + self.body)
@@ -42,6 +42,11 @@ class Answer:
     media_type: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     hold: threading.Event | None = None
+
+
+def always(answer: Answer) -> Callable[[Asked], Answer]:
+    """The same answer to whatever is asked."""
+    return lambda asked: answer
 
 
 class HttpStub:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import redis
+from redis.typing import EncodableT, FieldT
 
 from ops.redis_server import Durability, Kind, RedisServer, ServerBinary, find_server
 
@@ -19,6 +20,13 @@ from ops.redis_server import Durability, Kind, RedisServer, ServerBinary, find_s
 @lru_cache(maxsize=1)
 def _binary() -> ServerBinary:
     return find_server()
+
+
+def stream_entry(fields: Mapping[str, str]) -> dict[FieldT, EncodableT]:
+    """A map of strings as redis-py wants it for XADD: a dict of exactly its own wide types."""
+    entry: dict[FieldT, EncodableT] = {}
+    entry.update(fields.items())
+    return entry
 
 
 class TestRedis:

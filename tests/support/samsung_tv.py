@@ -57,7 +57,8 @@ class SamsungTvServer:
             if sent["params"]["DataOfCmd"] == "KEY_POWER":
                 self.power = "standby" if self.power == "on" else "on"
             if self.greet == "hang up":
-                request.transport.abort()  # type: ignore[union-attr]
+                assert request.transport is not None
+                request.transport.abort()
                 break
         return socket
 
@@ -91,7 +92,7 @@ class SamsungTvServer:
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
         await site.start()
-        self.port = site._server.sockets[0].getsockname()[1]  # type: ignore[union-attr]
+        self.port = self._runner.addresses[0][1]
 
     def _call(self, work: Any) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=10)

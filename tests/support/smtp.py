@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,6 +45,7 @@ class Mailroom:
         content = envelope.original_content or b""
         self.received.append(Received(envelope.mail_from or "", tuple(envelope.rcpt_tos), content))
         if not self.after_data:
+            assert isinstance(server.transport, asyncio.WriteTransport)
             server.transport.abort()
         return self.after_data or "250 OK"
 

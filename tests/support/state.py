@@ -22,6 +22,7 @@ from shared.state.connection import connect
 from shared.state.nodes import NodeLedger
 from shared.state.pipeline import Pipeliner
 from shared.state.runs import Lease, RunState
+from tests.support.redis import stream_entry
 
 LIMITS = LimitSettings()
 AGENTS = {"default"}
@@ -54,7 +55,7 @@ class Rig:
 
     async def submit(self, principal: str = LOCAL_PRINCIPAL, **fields: str) -> str:
         """Adds an inbox entry; `kind` is message unless given."""
-        return str(await self.redis.xadd(keys.inbox(principal), {"kind": "message", **fields}))
+        return str(await self.redis.xadd(keys.inbox(principal), stream_entry({"kind": "message", **fields})))
 
     async def route(self, state: RunState | None = None, principal: str = LOCAL_PRINCIPAL) -> int:
         """Reads, classifies and routes what is in an inbox."""
@@ -87,7 +88,12 @@ class Rig:
 
     async def events(self, session: str = "s") -> list[str]:
         """Types of the session's events, in order."""
-        return [fields["type"] for _, fields in await self.redis.xrange(keys.events(session))]
+        return [fields["type"] for fields in await self.entries(keys.events(session))]
+
+    async def entries(self, stream: str) -> list[dict[str, str]]:
+        """The fields of what a stream holds, in order."""
+        rows = await self.redis.xrange(stream) or ()
+        return [{str(name): str(value) for name, value in (fields or {}).items()} for _, fields in rows]
 
 
 def make_node(node: str, effect: Effect = Effect.READ) -> Node:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from shared.contract import Effect
 from shared.errors import ConfigError
 from shared.permissions import Rule
 from shared.settings import PermissionSettings, load
@@ -56,7 +57,7 @@ def test_rules_are_tables_of_the_file() -> None:
         Rule(
             action="deny",
             tools=("web_*",),
-            effects=("read",),
+            effects=(Effect.READ,),
             args={"url": "http://*", "options.host": "10.*"},
             reason="only over TLS",
         ),

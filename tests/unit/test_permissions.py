@@ -113,10 +113,10 @@ ARGUMENTS = [
 def test_arguments_are_matched_generously_to_restrict_and_strictly_to_permit(
     args: dict[str, Any], glob: str, denied: bool, allowed: bool
 ) -> None:
-    condition = {"args": {"at": glob}}
+    condition = {"at": glob}
     for restricting in ("ask", "deny"):
-        assert (action(only(Rule(action=restricting, **condition)), call(**args)) == restricting) == denied
-    assert (action(only(rule("allow", **condition), default="deny"), call(**args)) == "allow") == allowed
+        assert (action(only(Rule(action=restricting, args=condition)), call(**args)) == restricting) == denied
+    assert (action(only(rule("allow", args=condition), default="deny"), call(**args)) == "allow") == allowed
 
 
 @pytest.mark.parametrize(

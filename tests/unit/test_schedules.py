@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -217,9 +218,9 @@ def test_a_line_is_read_or_refused(text: str) -> None:
         assert following is None or following > ms("2027-01-01T00:00Z")
 
 
-def a_schedule(**values: object) -> Schedule:
+def a_schedule(**values: Any) -> Schedule:
     one = Schedule("s1", "ana", "n", HOURLY, "s", 0, prompt="look", tools=("web",), next_ms=HOUR)
-    return replace(one, **values)  # type: ignore[arg-type]
+    return replace(one, **values)
 
 
 def test_off_makes_up_for_nothing() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from pydantic import JsonValue
 
 from coordinator.graph.dataflow import Dataflow
 from coordinator.graph.elide import elidable
@@ -62,14 +63,14 @@ def test_values_are_put_in_as_they_are_and_never_read(value: Any, before: str, a
 
 @given(st.lists(PLAIN | st.sampled_from([1, 2, 3]), max_size=6))
 def test_text_is_put_together_from_its_pieces(pieces: list[str | int]) -> None:
-    values = {1: "one", 2: ["$3", "${1}"], 3: "${2}$1"}
+    values: dict[int, JsonValue] = {1: "one", 2: ["$3", "${1}"], 3: "${2}$1"}
     text = "".join(p if isinstance(p, str) else f"${{{p}}}" for p in pieces)
     whole = len([p for p in pieces if p != ""]) == 1 and isinstance(next(p for p in pieces if p != ""), int)
     assume(not whole)
     shown = {1: "one", 2: '["$3","${1}"]', 3: "${2}$1"}
     args = {"x": text}
     wanted = "".join(p if isinstance(p, str) else shown[p] for p in pieces)
-    assert substitute(args, parse(args, {"1": 1, "2": 2, "3": 3}), values)["x"] == wanted  # type: ignore[arg-type]
+    assert substitute(args, parse(args, {"1": 1, "2": 2, "3": 3}), values)["x"] == wanted
 
 
 @given(st.sampled_from(["1", "a", "1.x", "a[0]['k']"]), PLAIN, PLAIN, st.integers(0, 3))

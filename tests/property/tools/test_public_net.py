@@ -25,7 +25,8 @@ NOTATIONS = ("dotted", "number", "hex", "octal", "mixed", "short", "mapped", "na
 
 
 def addresses(networks: list[str]) -> st.SearchStrategy[ipaddress.IPv4Address]:
-    return st.sampled_from(networks).flatmap(lambda network: st.ip_addresses(v=4, network=network))
+    found = st.sampled_from(networks).flatmap(lambda network: st.ip_addresses(v=4, network=network))
+    return found.map(lambda address: ipaddress.IPv4Address(address.packed))
 
 
 def written(address: ipaddress.IPv4Address, notation: str) -> str:

@@ -20,7 +20,7 @@ from coordinator.loop.decide import (
     spent,
 )
 from shared.contract import NodeResult, NodeState
-from shared.entries import Assistant, Node, NodeEnded, Nudge, Steer, UserMessage
+from shared.entries import Assistant, LogEntry, Node, NodeEnded, Nudge, Steer, UserMessage
 from shared.fold import RunFold
 from shared.llm.model import Finish, Message, TextBlock, ToolCall, Usage
 from shared.messages import Budget
@@ -29,7 +29,7 @@ from shared.settings import BudgetSettings
 LIMITS = Limits(steps=10, seconds=100.0, tokens=0, dollars=Decimal(0))
 
 
-def run_of(*entries: object, usage: Usage | None = None, cost: Decimal | None = Decimal(0)) -> RunFold:
+def run_of(*entries: LogEntry, usage: Usage | None = None, cost: Decimal | None = Decimal(0)) -> RunFold:
     """A run whose fold holds these entries."""
     run = RunFold("r", usage=usage or Usage(), cost=cost, last=UserMessage.T)
     for entry in entries:
@@ -45,7 +45,7 @@ def run_of(*entries: object, usage: Usage | None = None, cost: Decimal | None = 
                 run.nudges.append(entry)
                 if entry.reason == "broken_call":
                     run.broken_steps.append(run.steps)
-        run.last = type(entry).T  # type: ignore[attr-defined]
+        run.last = entry.T
     return run
 
 

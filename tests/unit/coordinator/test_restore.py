@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from coordinator.archive import archived_entry, copy_from
 from coordinator.restore import facts_of, informed, lost_run, untold
-from shared.entries import FactSet
+from shared.entries import FactSet, Nudge, RunEnded
 from shared.errors import ArchiveUnavailable
 from shared.sql import archive
 from shared.sql.archive import ArchivedEntry
@@ -67,7 +67,9 @@ def test_a_message_whose_session_nobody_can_tell_is_answered_and_control_goes_on
 def test_of_a_lost_run_its_question_is_told_as_far_as_it_fits() -> None:
     lost = lost_run(Run("r", "s", "ana", "main", "e", 5, question="x" * 5000, replies=("a",)))
     [nudge, end] = lost.change.entries
-    assert "x" * 200 + "…" in nudge.text  # type: ignore[union-attr]
+    assert isinstance(nudge, Nudge)
+    assert "x" * 200 + "…" in nudge.text
     assert len(lost.reply) < 1000
-    assert end.error is not None  # type: ignore[union-attr]
+    assert isinstance(end, RunEnded)
+    assert end.error is not None
     assert (lost.started_ms, lost.replies) == (5, ("a",))

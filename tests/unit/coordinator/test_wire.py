@@ -7,8 +7,9 @@ from typing import Any
 
 from pydantic import SecretStr
 
+from coordinator.events import EventWriter
 from coordinator.loop.wire import MOST_HELD, MOST_SHOWN, WireLog
-from shared.artifacts import content_handle
+from shared.artifacts import Artifact, content_handle
 from shared.errors import ModelError
 from shared.llm.provider import Provider
 from shared.models import Choice
@@ -16,7 +17,7 @@ from shared.models import Choice
 KEY = "very secret key"
 
 
-class Events:
+class Events(EventWriter):
     def __init__(self) -> None:
         self.written: list[tuple[str, dict[str, Any]]] = []
 
@@ -35,10 +36,13 @@ class Store:
         self.kept[content_handle(data)] = data
         return content_handle(data)
 
+    async def get(self, principal: str, handle: str) -> Artifact:
+        raise AssertionError("nothing is read")
+
 
 def wire(events: Events, store: Store) -> WireLog:
     provider = Provider(name="p", dialect="openai", base_url="http://h/v1", api_key=SecretStr(KEY))
-    return WireLog(events, store, "owner", Choice(provider, "m"), 2, 3)  # type: ignore[arg-type]
+    return WireLog(events, store, "owner", Choice(provider, "m"), 2, 3)
 
 
 def test_request_and_answer_are_shown_byte_for_byte() -> None:

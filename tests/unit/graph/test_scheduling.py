@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from coordinator.graph.dataflow import Dataflow, find_cycle
@@ -12,8 +14,8 @@ from shared.errors import ModelError
 DONE = NodeState.DONE
 
 
-def independent(count: int, **options: object) -> Dataflow:
-    return Dataflow({f"n{i}": () for i in range(count)}, **options)  # type: ignore[arg-type]
+def independent(count: int, tools: Mapping[str, str] | None = None) -> Dataflow:
+    return Dataflow({f"n{i}": () for i in range(count)}, tools=tools or {})
 
 
 def test_no_more_nodes_are_ready_than_may_run_at_once() -> None:

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 from shared.llm.check import BEGINNING, CONTINUE, INTERRUPTED, repair
-from shared.llm.model import Message, TextBlock, ThinkingBlock, ToolResult
+from shared.llm.model import Block, Message, TextBlock, ThinkingBlock, ToolResult
 from tests.unit.llm.support import results, tool_call, user
 
 
-def said(*blocks: object) -> Message:
-    return Message(role="assistant", blocks=blocks)  # type: ignore[arg-type]
+def said(*blocks: Block) -> Message:
+    return Message(role="assistant", blocks=blocks)
 
 
 def text(words: str) -> TextBlock:

@@ -143,7 +143,7 @@ def how_a_stream_ends() -> None:
 
 @fault
 def chunks_without_choice_or_delta() -> None:
-    filtered = {"choices": [{"index": 0, "finish_reason": None, "content_filter_results": {}}]}
+    filtered: dict[str, Any] = {"choices": [{"index": 0, "finish_reason": None, "content_filter_results": {}}]}
     counted = {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}}
     raw = sse({"id": "", "choices": [], "prompt_filter_results": [{}]}, filtered, chunk("stop", content="a"), counted)
     found = completion("openai", raw)

@@ -152,7 +152,7 @@ def test_calls_add_up_exactly_by_everything(db: Database) -> None:
 def test_an_unknown_price_is_not_zero(db: Database) -> None:
     put(db, one_call("1", cost=None), one_call("2", cost=None, usage=Usage(), outcome="connect_refused"))
     [found] = sums(db, "model")
-    assert (found.dollars, found.unpriced, found.failed) == (0, 1, 1), "a call without tokens costs nothing"
+    assert (found.dollars, found.unpriced, found.failed) == (Decimal(0), 1, 1), "a call without tokens costs nothing"
     assert money(found) == "?"
     assert money(replace(found, dollars=Decimal("0.50"))) == "$0.5 + ?"
     assert money(replace(found, unpriced=0)) == "$0"

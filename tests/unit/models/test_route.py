@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -26,7 +27,7 @@ TIERS = {
 RULES = RouteSettings(groups={"utility": "fast", "notes": "fast", "web": "long"}, agents={"scout": "fast"})
 
 
-def models(tiers: dict[str, tuple[str, ...]] | None = None, **fields: object) -> ModelSettings:
+def models(tiers: Mapping[str, tuple[str, ...]] | None = None, **fields: object) -> ModelSettings:
     values = {"tiers": TIERS if tiers is None else tiers, "providers": {"local": LOCAL, "blind": BLIND}, **fields}
     return ModelSettings.model_validate(values)
 

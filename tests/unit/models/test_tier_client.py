@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -22,8 +23,8 @@ PICTURE = Message(role="user", blocks=(ImageBlock(media_type="image/png", data="
 QUESTION = Message(role="user", blocks=(TextBlock(text="hi"),))
 
 
-def settings(one: Server, two: Server, **first: object) -> Settings:
-    providers = {"one": ProviderSettings(base_url=one.url, **first), "two": ProviderSettings(base_url=two.url)}  # type: ignore[arg-type]
+def settings(one: Server, two: Server, **first: Any) -> Settings:
+    providers = {"one": ProviderSettings(base_url=one.url, **first), "two": ProviderSettings(base_url=two.url)}
     models = ModelSettings(providers=providers, tiers={"default": ("one/a", "two/b")}, attempts=1)
     return Settings(models=models)
 

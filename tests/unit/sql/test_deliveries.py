@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
+from typing import Any
 
 from shared.sql import Database, deliveries
 from shared.sql.deliveries import KEPT_MS, STALE_MS, Delivery, DeliveryState, Taken
@@ -10,9 +12,9 @@ from shared.sql.deliveries import KEPT_MS, STALE_MS, Delivery, DeliveryState, Ta
 NOW = 1_800_000_000_000
 
 
-def a_delivery(id: str = "r1.hook", **values: object) -> Delivery:
-    fields = {"principal": "ana", "channel": "hook", "session": "s", "run": "r1", "title": "t", "text": "x"}
-    return Delivery(id=id, **{**fields, "created_ms": NOW, "due_ms": NOW, **values})  # type: ignore[arg-type]
+def a_delivery(id: str = "r1.hook", **values: Any) -> Delivery:
+    one = Delivery(id, "ana", "hook", session="s", run="r1", title="t", text="x", created_ms=NOW, due_ms=NOW)
+    return replace(one, **values)
 
 
 def put(db: Database, one: Delivery) -> None:
@@ -31,7 +33,7 @@ def test_of_many_one_takes_it(db: Database) -> None:
     put(db, a_delivery())
     put(db, a_delivery(text="other"))  # the same again changes nothing
     found: list[Taken | None] = []
-    threads = [threading.Thread(target=lambda n=n: found.append(take(db, f"n{n}"))) for n in range(6)]  # type: ignore[misc]
+    threads = [threading.Thread(target=lambda n=n: found.append(take(db, f"n{n}"))) for n in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:

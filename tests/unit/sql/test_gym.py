@@ -1,3 +1,5 @@
+from functools import partial
+
 import pytest
 
 from shared.errors import ModelError
@@ -44,7 +46,7 @@ def test_routines_go_by_name_without_case_and_accents(db: Database) -> None:
     assert db.run_sync(lambda c: gym.routine(c, "ana", "Tracción")) is None
     for name in ("", "   ", "x" * 101):
         with pytest.raises(ModelError, match="name"):
-            db.run_sync(lambda c, n=name: gym.save_routine(c, "ana", n, [], 1))  # type: ignore[misc]
+            db.run_sync(partial(gym.save_routine, principal="ana", name=name, plan=[], now_ms=1))
 
 
 def test_users_are_apart(db: Database) -> None:

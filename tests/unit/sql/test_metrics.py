@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from shared.entries import Node, NodeEnded
@@ -16,9 +17,8 @@ HOUR = 3_600_000
 
 def put_run(db: Database, id: str, session: str = "s", principal: str = "ana", ago: int = HOUR, **values: Any) -> None:
     at = NOW - ago
-    outcome = {"state": RunState.ENDED, "ended_ms": at, "seconds": 2.0} | values
-    one = Run(id=id, session=session, principal=principal, agent="default", epoch="e", created_ms=at, **outcome)
-    db.run_sync(lambda c: runs.end_run(c, one))
+    ended = Run(id, session, principal, "default", "e", at, state=RunState.ENDED, ended_ms=at, seconds=2.0)
+    db.run_sync(lambda c: runs.end_run(c, replace(ended, **values)))
 
 
 def put_call(db: Database, run: str, tool: str, state: str, number: int) -> None:
@@ -28,9 +28,9 @@ def put_call(db: Database, run: str, tool: str, state: str, number: int) -> None
         (Node.T, {"node": node, "tool": tool, "args_hash": "h"}),  # logged again when its inputs were there
         (NodeEnded.T, {"node": node, "result": {"state": state}}),
     ]
-    for seq, (kind, data) in enumerate(rows):
-        entry = {"session": "s", "entry_ms": NOW + number, "entry_seq": seq, "run": run, "type": kind, "v": 1}
-        db.run_sync(lambda c, entry=entry, data=data: c.execute(log_entries.insert().values(**entry, data=data)))  # type: ignore[misc]
+    common = {"session": "s", "entry_ms": NOW + number, "run": run, "v": 1}
+    entries = [common | {"entry_seq": seq, "type": kind, "data": data} for seq, (kind, data) in enumerate(rows)]
+    db.run_sync(lambda c: c.execute(log_entries.insert(), entries))
 
 
 def test_runs_and_calls_of_one_user_in_a_span(db: Database) -> None:

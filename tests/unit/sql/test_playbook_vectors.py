@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from shared.errors import StateConflict
 from shared.meanings import to_bytes
@@ -74,8 +75,14 @@ def test_threads_that_learn_the_same_in_other_words_leave_one_bullet(db: Databas
             steps = sift(mine, book.bullets, [], vectors).operations
             try:
                 db.run_sync(
-                    lambda c, at=book.version, todo=steps: playbook.apply(  # type: ignore[misc]
-                        c, ANA, todo, version=at, now_ms=1, limit=50, run=f"r{number}"
+                    partial(
+                        playbook.apply,
+                        scope=ANA,
+                        operations=steps,
+                        version=book.version,
+                        now_ms=1,
+                        limit=50,
+                        run=f"r{number}",
                     )
                 )
             except StateConflict:

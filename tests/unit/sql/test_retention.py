@@ -12,6 +12,7 @@ from shared.sql.archive import ArchivedEntry
 from shared.sql.runs import Run, RunState
 from shared.sql.tables import artifacts, bullet_ledger, bullets, insert, log_entries, model_calls
 from shared.sql.tables import reminders as reminders_table
+from shared.sql.tables import runs as runs_table
 
 DAY = 86_400_000
 ENDED = Run(id="r", session="s", principal="ana", agent="main", epoch="e", created_ms=1, state=RunState.ENDED)
@@ -52,7 +53,7 @@ def test_a_session_goes_when_nothing_of_it_is_left_and_its_name_is_free(db: Data
     assert db.run_sync(lambda c: retention.unused_sessions(c, 5000, 2)) == 0, "its run is still there"
 
     def forget(conn: Connection) -> None:
-        conn.execute(runs.runs.delete().where(runs.runs.c.id == "old"))
+        conn.execute(runs_table.delete().where(runs_table.c.id == "old"))
 
     db.run_sync(forget)
     assert [db.run_sync(lambda c: retention.unused_sessions(c, 5000, 2)) for _ in range(4)] == [2, 1, 1, 0]

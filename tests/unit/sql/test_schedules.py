@@ -2,8 +2,10 @@
 
 import threading
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -20,10 +22,10 @@ HOUR = 3_600_000
 START = 1_800_000_000_000
 
 
-def a_schedule(id: str = "s1", principal: str = "ana", **values: object) -> Schedule:
+def a_schedule(id: str = "s1", principal: str = "ana", **values: Any) -> Schedule:
     timing = Timing("UTC", START, every="1h")
     one = Schedule(id, principal, "n", timing, "s", START, prompt="look", tools=("web",), next_ms=START)
-    return replace(one, **values)  # type: ignore[arg-type]
+    return replace(one, **values)
 
 
 def put(db: Database, one: Schedule) -> Schedule:
@@ -46,7 +48,7 @@ def tick(db: Database, mark: str, now_ms: int) -> list[Firing]:
         take(db, one, mark, now_ms)
     firings = claim(db, mark, now_ms)
     for firing in firings:
-        db.run_sync(lambda c, firing=firing: schedules.sent(c, firing, now_ms))  # type: ignore[misc]
+        db.run_sync(partial(schedules.sent, firing=firing, now_ms=now_ms))
     return firings
 
 
@@ -126,7 +128,7 @@ def test_a_one_off_is_done_and_what_is_given_up_counts(db: Database) -> None:
 def test_slots_that_cannot_be_sent_do_not_pile_up(db: Database) -> None:
     put(db, a_schedule())
     for n in range(MAX_CATCH_UP + 10):
-        (one,) = db.run_sync(lambda c, n=n: schedules.due(c, START + n * HOUR))  # type: ignore[misc]
+        (one,) = db.run_sync(partial(schedules.due, now_ms=START + n * HOUR))
         take(db, one, f"r{n}", START + n * HOUR)
     late = claim(db, "r", START + 1000 * HOUR)
     assert [one.slot_ms for one in late] == [START + n * HOUR for n in range(10, MAX_CATCH_UP + 10)]
@@ -203,7 +205,7 @@ def _play(database: Database, now_ms: int, ticks: list[tuple[int, str, bool]]) -
     stale: list[Schedule] = []
     for n, (later, who, acts_late) in enumerate(ticks):
         now_ms += later
-        current = database.run_sync(lambda c, now=now_ms: schedules.due(c, now))  # type: ignore[misc]
+        current = database.run_sync(partial(schedules.due, now_ms=now_ms))
         for one in [*current, *(stale if acts_late else ())]:
             if one.next_ms is not None and one.next_ms <= now_ms:
                 take(database, one, f"{who}{n}", now_ms)

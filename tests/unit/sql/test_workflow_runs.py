@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 from shared.sql import Database, runs
 from shared.sql.runs import Run, question_of
 
@@ -19,10 +22,10 @@ def test_they_are_found_by_name_and_user(db: Database) -> None:
     for number, (run, user, text, workflow) in enumerate(ROWS):
         asked = question_of(text, workflow)
         row = Run(run, f"s-{user}", user, "default", "e", 1000 + number, question=asked)
-        db.run_sync(lambda c, row=row: runs.start_run(c, row))  # type: ignore[misc]
+        db.run_sync(partial(runs.start_run, run=row))
 
-    def found(*args: object, **options: object) -> list[str]:
-        return [r.id for r in db.run_sync(lambda c: runs.workflow_runs(c, *args, **options))]  # type: ignore[arg-type]
+    def found(*args: Any, **options: Any) -> list[str]:
+        return [r.id for r in db.run_sync(lambda c: runs.workflow_runs(c, *args, **options))]
 
     assert found("ana", "brief") == ["r2", "r1"]
     assert found(None, "brief") == ["r5", "r2", "r1"]

@@ -20,8 +20,9 @@ from shared.llm.model import Completion, Finish, Message, Request, TextBlock
 from shared.settings import Settings
 from shared.sql.engine import Database
 from shared.state.session import Fact
+from tests.support.values import Fields, fields
 from workers.context import Services, ToolContext
-from workers.declare import Registry, ToolOutput
+from workers.declare import Registry, Tool, ToolOutput
 
 NOW = 1_794_319_200.0  # Tuesday 2026-11-10 15:00 in Madrid
 
@@ -83,13 +84,20 @@ class Bench:
         deadline_ms = int((NOW + 30) * 1000)
         return ToolContext(principal, "s1", "r1", node, node, deadline_ms, self.settings, self.services)
 
-    async def call(self, name: str, /, principal: str = "ana", node: str = "r1.0.0.0", **args: Any) -> ToolOutput:
+    def tool(self, name: str) -> Tool:
         tool = self.registry.get(name)
         assert tool is not None, name
-        return await tool.call(self.ctx(principal, node), args)
+        return tool
+
+    async def call(self, name: str, /, principal: str = "ana", node: str = "r1.0.0.0", **args: Any) -> ToolOutput:
+        return await self.tool(name).call(self.ctx(principal, node), args)
 
     def run(self, name: str, /, principal: str = "ana", node: str = "r1.0.0.0", **args: Any) -> ToolOutput:
         return asyncio.run(self.call(name, principal, node, **args))
+
+    def fields(self, name: str, /, principal: str = "ana", node: str = "r1.0.0.0", **args: Any) -> Fields:
+        """The value of a tool that returns an object."""
+        return fields(self.run(name, principal, node, **args).value)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field, JsonValue
 from shared.contract import Effect, GroupSpec
 from shared.errors import CapatazError, ConfigError, ModelError
 from shared.settings import Settings
+from tests.unit.tools.conftest import Bench
 from workers.context import ToolContext
 from workers.declare import Registry, Tool, ToolOutput, tool
 
@@ -79,7 +80,7 @@ def test_wrong_arguments_are_named_with_what_was_expected(args: dict[str, Any], 
         assert word in str(caught.value)
 
 
-def test_a_plain_function_runs_in_the_executor(bench: Any) -> None:
+def test_a_plain_function_runs_in_the_executor(bench: Bench) -> None:
     import threading
 
     @tool(group="demo", effect=Effect.READ)
@@ -90,7 +91,7 @@ def test_a_plain_function_runs_in_the_executor(bench: Any) -> None:
     assert asyncio.run(where.call(bench.ctx(), {})).value is False
 
 
-def test_half_a_character_is_replaced_where_a_call_only_reads_and_refused_where_it_writes(bench: Any) -> None:
+def test_half_a_character_is_replaced_where_a_call_only_reads_and_refused_where_it_writes(bench: Bench) -> None:
     ran: list[str] = []
 
     @tool(group="demo", effect=Effect.WRITE)
@@ -108,7 +109,7 @@ def test_half_a_character_is_replaced_where_a_call_only_reads_and_refused_where_
     assert ran == ["a \U0001f525"]
 
 
-def test_a_value_that_is_not_json_is_our_defect_not_the_models(bench: Any) -> None:
+def test_a_value_that_is_not_json_is_our_defect_not_the_models(bench: Bench) -> None:
     @tool(group="demo", effect=Effect.READ)
     async def bad(ctx: ToolContext) -> Any:
         """Returns a set."""

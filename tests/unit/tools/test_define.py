@@ -147,7 +147,7 @@ def put(args: dict[str, Any], **options: Any) -> Step:
             "in a circle",
         ),
         (lambda: workflow("demo", title="D", result="first", timeout_s=-1)(lambda: [first]), "must not be negative"),
-        (lambda: workflow("demo", title="D", result="f")(lambda: [test_prompts]), "declare it with @step"),  # type: ignore
+        (lambda: workflow("demo", title="D", result="f")(lambda: [test_prompts]), "declare it with @step"),  # type: ignore[list-item]
     ],
 )
 def test_what_cannot_work_is_refused_where_it_stands(declare: Any, reason: str) -> None:

@@ -294,8 +294,7 @@ def test_the_next_try_is_started_when_it_is_due(bench: Bench, service: Service, 
         {"delivery": "r1.hook"},
         f".deliver.{TODAY}.ana",
     )
-    tool = bench.registry.get("workflow:due-deliveries/again")
-    assert tool is not None
+    tool = bench.tool("workflow:due-deliveries/again")
     assert tool.spec.effect is Effect.IDEMPOTENT
     assert _deliver(bench, "pager") == "failed"
 

@@ -12,7 +12,7 @@ import yaml
 from coordinator.loop.claims import claims
 from coordinator.loop.claims.run import marked
 from shared.contract import NodeState
-from shared.entries import Context, Nudge, Stored
+from shared.entries import Context, LogEntry, Nudge, Stored
 from shared.meanings import encode_apart
 from shared.playbook import Bullet, Scope
 from shared.resemblance import Vector
@@ -158,7 +158,11 @@ def test_a_document_of_the_message_is_not_the_users_word() -> None:
 
 def test_a_tool_that_was_called_wrongly_teaches_how_to_call_it() -> None:
     wrong = returned("n1", "due_at is missing", NodeState.FAILED, "bad_arguments")
-    values = [called("note_save", "n1", title="x"), wrong, called("note_save", "n2", title="x", folder="y")]
+    values: list[LogEntry] = [
+        called("note_save", "n1", title="x"),
+        wrong,
+        called("note_save", "n2", title="x", folder="y"),
+    ]
     trace = render(stored(asked("apunta x"), *values, returned("n2", "Saved"), ended("ok")), "r1")
     assert trace.teaches
     evidence = Evidence(trace)

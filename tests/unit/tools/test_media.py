@@ -13,7 +13,7 @@ import pytest
 
 from shared.errors import ModelError
 from shared.settings import Settings
-from tests.support.http_stub import Answer, Asked, HttpStub
+from tests.support.http_stub import Answer, Asked, HttpStub, always
 from workers.declare import Registry
 
 PNG = base64.b64decode(
@@ -154,8 +154,9 @@ def test_a_text_is_read_aloud_into_an_artifact(bench: Any, server: HttpStub) -> 
 
 
 def test_an_answer_that_is_no_sound_is_told(bench: Any, server: HttpStub) -> None:
-    for body in ({"error": "none"}, b""):
-        server.answer = lambda asked, body=body: Answer(body)
+    bodies: tuple[bytes | dict[str, Any], ...] = ({"error": "none"}, b"")
+    for body in bodies:
+        server.answer = always(Answer(body))
         with pytest.raises(ModelError, match="not sound"):
             bench.run("text_to_speech", text="hi")
 

@@ -7,6 +7,7 @@ import base64
 import io
 import wave
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,10 @@ from shared.models import Payer
 from shared.sql import costs
 from shared.sql.engine import Database
 from tests.support.http_stub import Answer, Asked, HttpStub
+from tests.unit.tools.conftest import Bench
 from tests.unit.tools.test_media import PNG, section
 from workers.billing import TAB, Bill, Tab
+from workers.context import SqlRunner
 from workers.tools.media_bill import seconds_of
 
 
@@ -46,7 +49,7 @@ PRICES: dict[str, Any] = {
 }
 
 
-def run(bench: Any, workspace: Path) -> Tab:
+def run(bench: Bench, workspace: Path) -> Tab:
     (workspace / "memo.mp3").write_bytes(b"x" * 100)
     token = TAB.set(tab := Tab())
     try:
@@ -58,17 +61,18 @@ def run(bench: Any, workspace: Path) -> Tab:
     return tab
 
 
-def with_bill(bench: Any) -> Any:
-    object.__setattr__(bench.services, "bill", Bill(bench.services.db))
+def with_bill(bench: Bench) -> Bench:
+    assert isinstance(bench.services.db, Database)
+    bench.services = replace(bench.services, bill=Bill(bench.services.db))
     return bench
 
 
-def by_model(database: Database) -> dict[str, costs.Sum]:
+def by_model(database: SqlRunner) -> dict[str, costs.Sum]:
     return {one.key: one for one in asyncio.run(database.run(lambda conn: costs.sums(conn, "model")))}
 
 
 def test_each_call_is_on_the_bill_and_all_of_them_on_the_node(
-    make_bench: Callable[..., Any], workspace: Path, url: str
+    make_bench: Callable[..., Bench], workspace: Path, url: str
 ) -> None:
     bench = with_bill(make_bench(media=section(url, **PRICES)))
     tab = run(bench, workspace)
@@ -86,18 +90,18 @@ def test_each_call_is_on_the_bill_and_all_of_them_on_the_node(
 
 
 def test_without_a_price_the_bill_says_that_nobody_knows(
-    make_bench: Callable[..., Any], workspace: Path, url: str
+    make_bench: Callable[..., Bench], workspace: Path, url: str
 ) -> None:
     bench = with_bill(make_bench(media=section(url)))
     tab = run(bench, workspace)
-    assert [(one.dollars, one.unpriced) for one in by_model(bench.services.db).values()] == [(0, 1)] * 3
+    assert [(one.dollars, one.unpriced) for one in by_model(bench.services.db).values()] == [(Decimal(0), 1)] * 3
     result = NodeResult(state=NodeState.DONE)
     assert tab.put_on(result) == result
 
 
 @pytest.mark.parametrize("bound", ["dollars", "user_day_dollars", "day_dollars"])
 def test_a_budget_in_dollars_refuses_what_nobody_knows_the_price_of(
-    make_bench: Callable[..., Any], url: str, bound: str
+    make_bench: Callable[..., Bench], url: str, bound: str
 ) -> None:
     bench = make_bench(media=section(url), budget={bound: 1.0})
     with pytest.raises(ModelError, match=r"nothing was done.*media\.image\.price_per_image") as failure:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,9 @@ LIMITS = processes.Limits(seconds=20, output=1_000_000, memory=1_000_000_000, fi
 
 @pytest.mark.parametrize("data", [b"", b"input that nobody reads"])
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_feeding_a_program_that_is_over_already_is_no_error(data: bytes, loop: object) -> None:
+def test_feeding_a_program_that_is_over_already_is_no_error(
+    data: bytes, loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
     async def main() -> None:
         child = await asyncio.create_subprocess_exec(
             "/bin/true", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
@@ -26,7 +29,7 @@ def test_feeding_a_program_that_is_over_already_is_no_error(data: bytes, loop: o
         await child.stdout.read()
         await processes._feed(child, data)
 
-    with asyncio.Runner(loop_factory=loop) as runner:  # type: ignore[arg-type]
+    with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(main())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -13,12 +13,13 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from shared.contract import Catalogue, Effect, StepSpec, ToolSpec, WorkflowSpec
-from shared.entries import Offered, Stored, UserMessage
+from shared.entries import LogEntry, Offered, Stored, UserMessage
 from shared.errors import ModelError, StateUnavailable
 from shared.messages import ErrorInfo, Message, Reply
 from shared.sql import schedules
 from shared.sql.schedules import CLAIM_MS
 from shared.timing import Timing
+from tests.support.values import Fields, fields, rows
 from tests.unit.tools.conftest import NOW, Bench
 from workers import schedule as clock
 from workers.tools import schedules as tools
@@ -56,7 +57,7 @@ def asked(
 ) -> list[Stored]:
     """A log in which the run that makes the calls was opened, and given tools."""
     message = UserMessage(run=run, principal="ana", session="s1", received_ms=NOW_MS, agent=agent, parent=parent)
-    values = (message, Offered(layer=layer, tools=tools))
+    values: tuple[LogEntry, ...] = (message, Offered(layer=layer, tools=tools))
     return [Stored(id=f"{n}-0", run=run, type=value.T, value=value) for n, value in enumerate(values)]
 
 
@@ -96,6 +97,10 @@ def _at(bench: Bench, seconds: float) -> Bench:
     return Bench(
         bench.settings, dataclasses.replace(bench.services, now=lambda: NOW + seconds), bench.state, bench.model
     )
+
+
+def _listed(bench: Bench, **who: str) -> list[Fields]:
+    return rows(bench.fields("schedule_list", **who)["schedules"])
 
 
 async def _nothing(workflow: str) -> bool:
@@ -148,22 +153,22 @@ def test_what_no_timing_can_say_is_refused_with_a_way_out() -> None:
 
 
 def test_a_prompt_is_scheduled_listed_and_kept_apart(offering: Bench) -> None:
-    one = offering.run(
+    one = offering.fields(
         "schedule_create", when="cada día a las 7", prompt="Resume las noticias", tools=["web"], name="noticias"
     )
-    assert one.value["next"] == "2026-11-11T07:00:00+01:00"
-    assert one.value["session"] == "s1"
+    assert one["next"] == "2026-11-11T07:00:00+01:00"
+    assert one["session"] == "s1"
     listed = offering.run("schedule_list").seen
     assert "noticias: cron 0 7 * * * (Europe/Madrid), next Wednesday 2026-11-11 07:00" in listed
     assert offering.run("schedule_list", principal="eva").seen == "Nothing is scheduled."
-    again = offering.run("schedule_create", when="cada día a las 7", prompt="x", tools=["web"])
-    assert again.value["id"] == one.value["id"]
-    assert len(offering.run("schedule_list").value["schedules"]) == 1
+    again = offering.fields("schedule_create", when="cada día a las 7", prompt="x", tools=["web"])
+    assert again["id"] == one["id"]
+    assert len(_listed(offering)) == 1
 
 
 def test_the_owner_sees_the_schedules_of_workflows(offering: Bench) -> None:
     found = offering.run("schedule_list", principal="owner")
-    assert [one["workflow"] for one in found.value["fixed"]] == ["brief"]
+    assert [one["workflow"] for one in rows(fields(found.value)["fixed"])] == ["brief"]
     assert "fixed by the installation" in found.seen
 
 
@@ -189,12 +194,12 @@ def test_what_cannot_be_scheduled_is_explained(offering: Bench, args: dict[str, 
 
 
 def test_a_schedule_is_changed_paused_and_deleted_by_its_user_only(offering: Bench) -> None:
-    id = offering.run("schedule_create", when="every day at 9", workflow="brief", params={"a": 1}).value["id"]
-    moved = offering.run("schedule_change", id=id, when="every day at 10", timezone="New York", name="later")
-    assert (moved.value["name"], moved.value["next"]) == ("later", "2026-11-10T10:00:00-05:00")
-    off = offering.run("schedule_change", id=id, state="off")
-    assert (off.value["state"], off.value["next"]) == ("off", None)
-    assert offering.run("schedule_change", id=id, state="on", missed="skip").value["missed"] == "skip"
+    id = offering.fields("schedule_create", when="every day at 9", workflow="brief", params={"a": 1})["id"]
+    moved = offering.fields("schedule_change", id=id, when="every day at 10", timezone="New York", name="later")
+    assert (moved["name"], moved["next"]) == ("later", "2026-11-10T10:00:00-05:00")
+    off = offering.fields("schedule_change", id=id, state="off")
+    assert (off["state"], off["next"]) == ("off", None)
+    assert offering.fields("schedule_change", id=id, state="on", missed="skip")["missed"] == "skip"
     for args, problem in (
         ({}, "nothing to change"),
         ({"name": "x", "principal": "eva"}, "there is no schedule"),
@@ -204,25 +209,27 @@ def test_a_schedule_is_changed_paused_and_deleted_by_its_user_only(offering: Ben
     ):
         with pytest.raises(ModelError, match=problem):
             offering.run("schedule_change", id=id, **args)
-    assert offering.run("schedule_delete", id=id, principal="eva").value["deleted"] is False
-    assert offering.run("schedule_delete", id=id).value["deleted"] is True
-    assert offering.run("schedule_delete", id=id).value["deleted"] is False
+    assert offering.fields("schedule_delete", id=id, principal="eva")["deleted"] is False
+    assert offering.fields("schedule_delete", id=id)["deleted"] is True
+    assert offering.fields("schedule_delete", id=id)["deleted"] is False
 
 
 def test_a_slot_becomes_one_message_of_its_user(offering: Bench, sent: list[tuple[str, Message]]) -> None:
-    id = offering.run("schedule_create", when="in 20 minutes", prompt="Look", tools=["web", "note_list"]).value["id"]
-    flow = offering.run("schedule_create", principal="eva", node="r1.0.0.1", when="every 20 minutes", workflow="brief")
+    id = offering.fields("schedule_create", when="in 20 minutes", prompt="Look", tools=["web", "note_list"])["id"]
+    flow = offering.fields(
+        "schedule_create", principal="eva", node="r1.0.0.1", when="every 20 minutes", workflow="brief"
+    )
     assert _tick(offering).sent == ()
     later = _at(offering, 1230)
     assert len(_tick(later).sent) == 2
     assert _tick(later, "w2").sent == ()
     assert {principal: message.id for principal, message in sent} == {
         "ana": f"schedule-{id}@2026-11-10T14:20:00Z",
-        "eva": f"schedule-{flow.value['id']}@2026-11-10T14:20:00Z",
+        "eva": f"schedule-{flow['id']}@2026-11-10T14:20:00Z",
     }
     prompt = dict(sent)["ana"]
     assert (prompt.text, prompt.tools, prompt.session, prompt.approvals) == ("Look", ("web", "note_list"), "s1", "deny")
-    states = {one["id"]: one["state"] for one in offering.run("schedule_list").value["schedules"]}
+    states = {one["id"]: one["state"] for one in _listed(offering)}
     assert states == {id: "done"}
 
 
@@ -242,7 +249,7 @@ def test_an_hour_without_beat(offering: Bench, sent: list[tuple[str, Message]], 
     if missed == "run_once":
         assert "2 earlier times were missed" in sent[0][1].text
     assert [message.id for _, message in sent] == sorted(str(message.id) for _, message in sent)
-    (one,) = offering.run("schedule_list").value["schedules"]
+    (one,) = _listed(offering)
     assert one["missed_count"] == {"skip": 3, "run_once": 2, "run_all": 0}[missed]
     assert one["next"] == "2026-11-10T16:20:00+01:00"
 
@@ -250,12 +257,12 @@ def test_an_hour_without_beat(offering: Bench, sent: list[tuple[str, Message]], 
 def test_one_inbox_that_refuses_holds_up_no_other(
     offering: Bench, sent: list[tuple[str, Message]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    took = clock.submit
+    full = {"eva"}
 
     async def submit(url: str, principal: str, message: Message) -> None:
-        if principal == "eva":
+        if principal in full:
             raise StateUnavailable("the state Redis refuses us")
-        await took(url, principal, message)
+        sent.append((principal, message))
 
     monkeypatch.setattr(clock, "submit", submit)
     for n, (principal, missed) in enumerate((("eva", "skip"), ("ana", "skip"))):
@@ -263,23 +270,23 @@ def test_one_inbox_that_refuses_holds_up_no_other(
         offering.run("schedule_create", principal=principal, node=f"r1.0.0.{n}", **args)
     assert list(_tick(_at(offering, 600)).refused) == ["eva"]
     assert [principal for principal, _ in sent] == ["ana"]
-    monkeypatch.setattr(clock, "submit", took)
+    full.clear()
     sent.clear()
     _tick(_at(offering, 600 + CLAIM_MS / 1000 + 300), "w2")
     assert [(who, message.workflow) for who, message in sent] == [("eva", "notice")]  # it says skip, and is late by now
-    (one,) = offering.run("schedule_list", principal="eva").value["schedules"]
+    (one,) = _listed(offering, principal="eva")
     assert one["missed_count"] == 1
 
 
 def test_run_now_runs_once_however_often_the_call_is_tried(offering: Bench, sent: list[tuple[str, Message]]) -> None:
-    id = offering.run("schedule_create", when="every day at 9", workflow="brief", params={"a": 1}).value["id"]
+    id = offering.fields("schedule_create", when="every day at 9", workflow="brief", params={"a": 1})["id"]
     for _ in range(2):
         offering.run("schedule_run_now", id=id)
     assert len({message.id for _, message in sent}) == 1
     assert (sent[0][0], sent[0][1].workflow, sent[0][1].params) == ("ana", "brief", {"a": 1})
     with pytest.raises(ModelError, match="there is no schedule"):
         offering.run("schedule_run_now", principal="eva", id=id)
-    assert offering.run("schedule_list").value["schedules"][0]["next"] == "2026-11-11T09:00:00+01:00"
+    assert _listed(offering)[0]["next"] == "2026-11-11T09:00:00+01:00"
 
 
 def test_run_now_says_that_it_may_have_run(offering: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,7 +294,7 @@ def test_run_now_says_that_it_may_have_run(offering: Bench, monkeypatch: pytest.
         raise StateUnavailable("the state Redis is away")
 
     monkeypatch.setattr(tools, "submit", submit)
-    id = offering.run("schedule_create", when="every day at 9", workflow="brief").value["id"]
+    id = offering.fields("schedule_create", when="every day at 9", workflow="brief")["id"]
     with pytest.raises(ModelError, match="perhaps not started"):
         offering.run("schedule_run_now", id=id)
 
@@ -331,31 +338,31 @@ NARROW = ("note_list", "schedule_create", "schedule_change")
 
 def test_an_agent_schedules_with_no_more_than_it_has(offering: Bench) -> None:
     """What it was given bounds what it has scheduled, by whatever name, and it is itself who will do it."""
-    wide = offering.run("schedule_create", when="every day at 9", prompt="Look", tools=["web_get"]).value["id"]
+    wide = offering.fields("schedule_create", when="every day at 9", prompt="Look", tools=["web_get"])["id"]
     offering.state.entries = asked("explicit", NARROW, agent="clerk")
     for names in (["web_get"], ["web"], ["notes", "web_get"]):
         with pytest.raises(ModelError, match=r"this agent has no tool 'web_get'.*it has: note_list"):
             offering.run("schedule_create", node="r1.0.0.1", when="every day at 9", prompt="Look", tools=names)
-    one = offering.run("schedule_create", node="r1.0.0.2", when="every day at 9", prompt="Look", tools=["notes"])
-    assert one.value["tools"] == ["note_list"]  # the group as it is today: it may grow
+    one = offering.fields("schedule_create", node="r1.0.0.2", when="every day at 9", prompt="Look", tools=["notes"])
+    assert one["tools"] == ["note_list"]  # the group as it is today: it may grow
     (stored,) = [
         made
         for made in asyncio.run(offering.services.db.run(lambda conn: schedules.list_schedules(conn, "ana")))
-        if made.id == one.value["id"]
+        if made.id == one["id"]
     ]
     assert stored.agent == "clerk"
     # Nor by giving one that may do more other words, or other tools.
     for args in ({"prompt": "Now do this"}, {"tools": ["web"]}):
         with pytest.raises(ModelError, match="this agent has no tool 'web_get'"):
             offering.run("schedule_change", id=wide, **args)
-    assert offering.run("schedule_change", id=wide, when="every day at 10").value["tools"] == ["web_get"]
+    assert offering.fields("schedule_change", id=wide, when="every day at 10")["tools"] == ["web_get"]
 
 
 def test_what_find_tools_opened_counts(offering: Bench) -> None:
     found = Offered(layer="find_tools", tools=("web_get",))
     offering.state.entries = [*asked("explicit", NARROW), Stored(id="9-0", run="r1", type=found.T, value=found)]
-    one = offering.run("schedule_create", when="every day at 9", prompt="Look", tools=["web"])
-    assert one.value["tools"] == ["web_get"]
+    one = offering.fields("schedule_create", when="every day at 9", prompt="Look", tools=["web"])
+    assert one["tools"] == ["web_get"]
     # Of another run of the session it does not.
     offering.state.entries = [*asked("explicit", NARROW), Stored(id="9-0", run="r2", type=found.T, value=found)]
     with pytest.raises(ModelError, match="no tool 'web_get'"):
@@ -386,27 +393,29 @@ def test_workflows_are_bounded_by_their_tools(offering: Bench) -> None:
         offering.run("schedule_create", when="every day at 9", workflow="fetcher")
     with pytest.raises(ModelError, match="uses 'any tool', which this agent does not have"):
         offering.run("schedule_create", when="every day at 9", workflow="free")
-    assert offering.run("schedule_create", node="r1.0.0.7", when="every day at 9", workflow="bound").value["id"]
+    assert offering.fields("schedule_create", node="r1.0.0.7", when="every day at 9", workflow="bound")["id"]
     with pytest.raises(ModelError, match="no workflow 'schedule'"):
         offering.run("schedule_create", when="every day at 9", workflow="schedule")
     offering.state.entries = asked()
-    assert offering.run("schedule_create", when="every day at 9", workflow="fetcher").value["workflow"] == "fetcher"
+    assert offering.fields("schedule_create", when="every day at 9", workflow="fetcher")["workflow"] == "fetcher"
 
 
-def test_channels_are_named_checked_and_kept(make_bench: Any, sent: list[tuple[str, Message]]) -> None:
-    users = {"ana": {"default": ["hook"], "channels": {"hook": {"kind": "webhook", "url": "https://example.org/h"}}}}
-    users["ana"]["channels"]["bot"] = {"kind": "telegram", "chat": "1", "token_env": "NO_SUCH_TOKEN"}  # type: ignore[index]
-    bench = make_bench(delivery={"users": users})
+def test_channels_are_named_checked_and_kept(make_bench: Callable[..., Bench], sent: list[tuple[str, Message]]) -> None:
+    channels = {
+        "hook": {"kind": "webhook", "url": "https://example.org/h"},
+        "bot": {"kind": "telegram", "chat": "1", "token_env": "NO_SUCH_TOKEN"},
+    }
+    bench = make_bench(delivery={"users": {"ana": {"default": ["hook"], "channels": channels}}})
     bench.state.offered = Catalogue(tools=(_tool("web_get", "web"),))
     bench.state.entries = asked()
-    args = {"when": "in 20 minutes", "prompt": "Look", "tools": ["web"]}
+    args: dict[str, Any] = {"when": "in 20 minutes", "prompt": "Look", "tools": ["web"]}
     with pytest.raises(ModelError, match=r"NO_SUCH_TOKEN.*session, hook, bot"):
         bench.run("schedule_create", deliver=["bot"], **args)
     with pytest.raises(ModelError, match="no channel pager"):
         bench.run("schedule_create", deliver=["pager"], **args)
-    quiet = bench.run("schedule_create", deliver=["session"], **args).value
+    quiet = bench.fields("schedule_create", deliver=["session"], **args)
     assert quiet["deliver"] == ["session"]
-    usual = bench.run("schedule_create", node="r1.0.0.1", **args).value
+    usual = bench.fields("schedule_create", node="r1.0.0.1", **args)
     _tick(_at(bench, 1230))
     assert {str(message.id).split("@")[0]: message.deliver for _, message in sent} == {
         f"schedule-{quiet['id']}": (),

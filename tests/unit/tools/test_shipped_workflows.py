@@ -15,9 +15,10 @@ from shared.artifacts import content_handle
 from shared.contract import Usage
 from shared.entries import Node, NodeEnded
 from shared.messages import Message
+from shared.models import Payer
 from shared.settings import Settings
 from shared.sql import costs, gym, metrics, notes, runs
-from shared.sql.costs import Call, Payer
+from shared.sql.costs import Call
 from shared.sql.gym import GymEntry
 from shared.sql.runs import Run, RunState
 from shared.sql.tables import log_entries
@@ -41,8 +42,8 @@ def _do(bench: Bench, fn: Any) -> Any:
 
 def _run(id: str, *, ago_days: float, session: str = "sofa", principal: str = "ana", **values: Any) -> Run:
     at = NOW_MS - int(ago_days * DAY_MS)
-    outcome = {"state": RunState.ENDED, "ended_ms": at + 1000, "seconds": 2.0} | values
-    return Run(id=id, session=session, principal=principal, agent="default", epoch="e", created_ms=at, **outcome)
+    ended = Run(id, session, principal, "default", "e", at, state=RunState.ENDED, ended_ms=at + 1000, seconds=2.0)
+    return dataclasses.replace(ended, **values)
 
 
 # --- the week in numbers -------------------------------------------------------------------------------------------
@@ -198,7 +199,7 @@ def test_the_agent_says_it_or_is_silent(bench: Bench, monkeypatch: pytest.Monkey
     if sent:
         assert (sent[0].workflow, sent[0].params) == ("notice", {"text": answer})
     assert bench.run("workflow:heartbeat/decide", inputs={"params": {}}).value == {"speak": False, "slot_ms": 0}
-    assert bench.run("workflow:heartbeat/gather", inputs={}).value.startswith("It is Tuesday 2026-11-10 15:00")
+    assert str(bench.run("workflow:heartbeat/gather", inputs={}).value).startswith("It is Tuesday 2026-11-10 15:00")
 
 
 # --- notes of idle sessions ----------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from shared.errors import ModelError
 from shared.settings import Settings
+from tests.unit.tools.conftest import Bench
 from workers.declare import Registry
 from workers.tools.s3 import checked_key
 
@@ -65,7 +66,7 @@ def test_no_key_leaves_its_folder(text: str) -> None:
         ("storage_share", {"key": "a", "expires_s": 5}),
     ],
 )
-def test_wrong_arguments_need_no_server(make_bench: Callable[..., Any], name: str, args: dict[str, Any]) -> None:
+def test_wrong_arguments_need_no_server(make_bench: Callable[..., Bench], name: str, args: dict[str, Any]) -> None:
     bench = make_bench(storage={"url": "http://127.0.0.1:1"})
     with pytest.raises(ModelError) as caught:
         bench.run(name, **args)

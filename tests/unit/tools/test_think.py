@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from shared.errors import CapatazError, ModelError
+from shared.llm.model import TextBlock
 from shared.models import PAYER, Payer
 from shared.settings import Settings
 from shared.sql.costs import Call
 from shared.tier_client import TierClient
 from tests.support.model_server import ModelServer
-from workers.declare import Registry
+from tests.support.values import fields
+from tests.unit.tools.conftest import Bench
+from workers.declare import Registry, ToolOutput
 
 
 @pytest.mark.parametrize(
@@ -28,7 +30,7 @@ from workers.declare import Registry
     ],
 )
 def test_the_first_tier_of_its_own_is_asked(
-    make_bench: Callable[..., Any], tiers: dict[str, tuple[str, ...]], tier: str
+    make_bench: Callable[..., Bench], tiers: dict[str, tuple[str, ...]], tier: str
 ) -> None:
     bench = make_bench(models={"tiers": tiers})
     bench.model.answer = "  42, because.  "
@@ -36,13 +38,13 @@ def test_the_first_tier_of_its_own_is_asked(
     assert output.value == {"answer": "42, because.", "model": "scripted", "complete": True}
     [(asked, request)] = bench.model.asked
     assert asked == tier
-    assert [block.text for block in request.messages[0].blocks] == [
-        "<context>\nseis por siete\n</context>", "¿Cuánto es?",
-    ]  # fmt: skip
+    assert request.messages[0].blocks == (
+        TextBlock(text="<context>\nseis por siete\n</context>"), TextBlock(text="¿Cuánto es?"),
+    )  # fmt: skip
     assert request.tools == ()
 
 
-def test_no_answer_and_no_task_are_told(make_bench: Callable[..., Any]) -> None:
+def test_no_answer_and_no_task_are_told(make_bench: Callable[..., Bench]) -> None:
     bench = make_bench()
     with pytest.raises(ModelError, match="gave no answer"):
         bench.run("think_hard", task="x")
@@ -51,16 +53,16 @@ def test_no_answer_and_no_task_are_told(make_bench: Callable[..., Any]) -> None:
     assert len(bench.model.asked) == 1
 
 
-def _real(bench: Any, url: str, calls: list[Call]) -> Settings:
-    """The bench with a real client, whose bill goes to `calls`."""
+def _real(bench: Bench, url: str, calls: list[Call]) -> ToolOutput:
+    """What the tool says with a real client, whose bill goes to `calls`."""
     provider = {"base_url": url}
     models = {"providers": {"far": provider}, "tiers": {"default": ("far/m",)}, "attempts": 1}
     settings = Settings.model_validate({**bench.settings.model_dump(exclude={"models"}), "models": models})
 
-    async def record(found: Any) -> None:
+    async def record(found: Sequence[Call]) -> None:
         calls.extend(found)
 
-    async def think() -> Any:
+    async def think() -> ToolOutput:
         client = TierClient(settings, record=record)
         bench.services = replace(bench.services, model=client)
         PAYER.set(Payer("ana", "s1", "r1", "think"))
@@ -72,16 +74,16 @@ def _real(bench: Any, url: str, calls: list[Call]) -> Settings:
     return asyncio.run(think())
 
 
-def test_its_cost_is_recorded_for_the_user(make_bench: Callable[..., Any]) -> None:
+def test_its_cost_is_recorded_for_the_user(make_bench: Callable[..., Bench]) -> None:
     calls: list[Call] = []
     with ModelServer(rules=[{"then": {"text": "because"}}]) as server:
-        assert _real(make_bench(), server.url, calls).value["answer"] == "because"
+        assert fields(_real(make_bench(), server.url, calls).value)["answer"] == "because"
     [call] = calls
     assert (call.payer.principal, call.payer.group, call.tier, call.model) == ("ana", "think", "default", "m")
     assert call.usage.total > 0
 
 
-def test_a_model_that_is_down_is_told(make_bench: Callable[..., Any]) -> None:
+def test_a_model_that_is_down_is_told(make_bench: Callable[..., Bench]) -> None:
     with pytest.raises(CapatazError):
         _real(make_bench(), "http://127.0.0.1:1/v1", [])
 

@@ -7,7 +7,7 @@ import json
 import shutil
 import ssl
 import subprocess
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import pytest
 from aiohttp import web
 
 from shared.errors import ModelError
+from tests.unit.tools.conftest import Bench
 from workers.tools.http import Page, Unpacker, fetch, parse_url
 from workers.tools.public_net import Reach, is_public, system_resolve
 
@@ -30,7 +31,7 @@ ARTICLE = (
 
 
 @asynccontextmanager
-async def served(tls: ssl.SSLContext | None = None, **handlers: Handler) -> Any:
+async def served(tls: ssl.SSLContext | None = None, /, **handlers: Handler) -> AsyncIterator[int]:
     app = web.Application()
     for name, handler in handlers.items():
         app.router.add_get(f"/{name}", handler)
@@ -189,7 +190,7 @@ def test_a_certificate_must_be_for_the_name_not_the_address(tmp_path: Path, monk
     monkeypatch.setattr("workers.tools.public_net._tls", lambda: trusting)
 
     async def main() -> None:
-        async with served(tls=serving, page=answering("safe", "text/plain")) as port:
+        async with served(serving, page=answering("safe", "text/plain")) as port:
             assert (await got(f"https://pool.test:{port}/page")).text == "safe"
             with pytest.raises(ModelError) as caught:
                 await got(f"https://other.test:{port}/page", allowed=("other.test",))
@@ -261,7 +262,7 @@ def test_nobody_listening_is_unreachable() -> None:
     asyncio.run(main())
 
 
-def _fetched(make_bench: Any, handler: Handler) -> Any:
+def _fetched(make_bench: Callable[..., Bench], handler: Handler) -> Any:
     async def main() -> Any:
         async with served(page=handler) as port:
             bench = make_bench(web={"allow_private": ("127.0.0.1",)})
@@ -270,7 +271,7 @@ def _fetched(make_bench: Any, handler: Handler) -> Any:
     return asyncio.run(main())
 
 
-def test_a_page_is_readable_and_titled(make_bench: Any) -> None:
+def test_a_page_is_readable_and_titled(make_bench: Callable[..., Bench]) -> None:
     output, _ = _fetched(make_bench, answering(ARTICLE))
     assert output.value["title"] == "Piscina municipal"
     assert "salvo en agosto" in output.value["text"]
@@ -279,20 +280,20 @@ def test_a_page_is_readable_and_titled(make_bench: Any) -> None:
     assert (address, title) == (output.value["url"], "Piscina municipal")
 
 
-def test_json_stays_json(make_bench: Any) -> None:
+def test_json_stays_json(make_bench: Callable[..., Bench]) -> None:
     output, _ = _fetched(make_bench, answering('{"price": [1, 2.5]}', "application/json"))
     assert output.value["json"] == {"price": [1, 2.5]}
     assert json.loads(output.seen)["json"] == {"price": [1, 2.5]}
 
 
-def test_an_image_is_kept_as_an_artifact(make_bench: Any) -> None:
+def test_an_image_is_kept_as_an_artifact(make_bench: Callable[..., Bench]) -> None:
     output, bench = _fetched(make_bench, answering(b"\x89PNG\r\n\x1a\n123", "image/png"))
     stored = asyncio.run(bench.services.artifacts.get("ana", output.value["artifact"]))
     assert stored.data.startswith(b"\x89PNG")
     assert "image_describe" in output.seen
 
 
-def test_an_error_status_is_an_error(make_bench: Any) -> None:
+def test_an_error_status_is_an_error(make_bench: Callable[..., Bench]) -> None:
     async def missing(request: web.Request) -> web.Response:
         return web.Response(status=404, text="no such page")
 
@@ -314,7 +315,7 @@ def test_charsets(body: bytes, header: str) -> None:
     assert "año" in Page("http://x/", 200, media_type, charset, body).text
 
 
-def test_a_pdf_is_read_and_kept(make_bench: Any) -> None:
+def test_a_pdf_is_read_and_kept(make_bench: Callable[..., Bench]) -> None:
     pytest.importorskip("pypdf")
     text = b"BT /F1 24 Tf 72 700 Td (Opening hours) Tj ET"
     parts = [

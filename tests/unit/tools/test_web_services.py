@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from aiohttp import web
 from shared.compress import SNIPPET_CHARS
 from shared.errors import ModelError
 from shared.settings import Settings
+from tests.unit.tools.conftest import Bench
 from tests.unit.tools.test_web import Handler, answering, served
 from workers.tools import search
 from workers.tools.feeds import parse
@@ -41,7 +43,7 @@ class Site:
         return handler
 
 
-def called(make_bench: Any, site: dict[str, Handler], sections: Any, name: str, /, **args: Any) -> Any:
+def called(make_bench: Callable[..., Bench], site: dict[str, Handler], sections: Any, name: str, /, **args: Any) -> Any:
     """Calls a tool whose settings are made from the address of a server with these pages."""
 
     async def main() -> Any:
@@ -52,7 +54,9 @@ def called(make_bench: Any, site: dict[str, Handler], sections: Any, name: str, 
     return asyncio.run(main())
 
 
-def failing(make_bench: Any, site: dict[str, Handler], sections: Any, name: str, /, **args: Any) -> ModelError:
+def failing(
+    make_bench: Callable[..., Bench], site: dict[str, Handler], sections: Any, name: str, /, **args: Any
+) -> ModelError:
     with pytest.raises(ModelError) as caught:
         called(make_bench, site, sections, name, **args)
     return caught.value
@@ -70,7 +74,7 @@ SEARXNG = {
 }
 
 
-def test_searxng(make_bench: Any) -> None:
+def test_searxng(make_bench: Callable[..., Bench]) -> None:
     site = Site()
     output = called(
         make_bench,
@@ -88,7 +92,7 @@ def test_searxng(make_bench: Any) -> None:
     assert output.seen.splitlines()[0] == "1. First & best"
 
 
-def test_the_model_is_shown_the_beginning_of_long_texts(make_bench: Any) -> None:
+def test_the_model_is_shown_the_beginning_of_long_texts(make_bench: Callable[..., Bench]) -> None:
     long = "word " * 200
     output = called(
         make_bench,
@@ -104,7 +108,7 @@ def test_the_model_is_shown_the_beginning_of_long_texts(make_bench: Any) -> None
     assert SNIPPET_CHARS < len(output.value["results"][0]["text"]) <= 300
 
 
-def test_brave(make_bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_brave(make_bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BRAVE_API_KEY", "secret-key")
     site = Site()
     answer = {"web": {"results": [{"title": "T", "url": "https://example.org/", "description": "D"}]}}
@@ -132,7 +136,7 @@ DUCK = """<html><body><div id="links">
 </div></body></html>"""
 
 
-def test_duckduckgo(make_bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_duckduckgo(make_bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BRAVE_API_KEY", raising=False)
     output = called(
         make_bench,
@@ -147,7 +151,7 @@ def test_duckduckgo(make_bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
-def test_duckduckgo_that_wants_a_person_is_told(make_bench: Any) -> None:
+def test_duckduckgo_that_wants_a_person_is_told(make_bench: Callable[..., Bench]) -> None:
     page = "<html><body><div class='anomaly-modal__title'>Unfortunately, bots use DuckDuckGo too.</div></body></html>"
     error = failing(
         make_bench,
@@ -159,7 +163,7 @@ def test_duckduckgo_that_wants_a_person_is_told(make_bench: Any) -> None:
     assert error.code == "rate_limited"
 
 
-def test_nothing_found_is_said(make_bench: Any) -> None:
+def test_nothing_found_is_said(make_bench: Callable[..., Bench]) -> None:
     output = called(
         make_bench,
         {"search": Site().page({"results": []})},
@@ -181,12 +185,12 @@ def test_nothing_found_is_said(make_bench: Any) -> None:
         (Site().page("no", "text/plain", 500), "service_failed"),
     ],
 )
-def test_a_search_server_that_fails(make_bench: Any, page: Handler, code: str) -> None:
+def test_a_search_server_that_fails(make_bench: Callable[..., Bench], page: Handler, code: str) -> None:
     error = failing(make_bench, {"search": page}, lambda base: {"web": {"searxng_url": base}}, "web_search", query="x")
     assert error.code == code
 
 
-def test_a_search_server_that_is_away(make_bench: Any) -> None:
+def test_a_search_server_that_is_away(make_bench: Callable[..., Bench]) -> None:
     bench = make_bench(web={"searxng_url": "http://127.0.0.1:1"})
     with pytest.raises(ModelError) as caught:
         bench.run("web_search", query="x")
@@ -237,7 +241,7 @@ def _weather(base: str) -> dict[str, Any]:
     return {"web": {"weather_url": f"{base}/forecast", "geocoding_url": f"{base}/places"}}
 
 
-def test_weather(make_bench: Any) -> None:
+def test_weather(make_bench: Callable[..., Bench]) -> None:
     places, forecast = Site(), Site()
     output = called(
         make_bench,
@@ -268,7 +272,7 @@ def test_weather(make_bench: Any) -> None:
         (PLACES, {"current": {}, "daily": {"time": []}}, "bad_response"),
     ],
 )
-def test_weather_that_cannot_be_told(make_bench: Any, places: Any, forecast: Any, code: str) -> None:
+def test_weather_that_cannot_be_told(make_bench: Callable[..., Bench], places: Any, forecast: Any, code: str) -> None:
     pages = {"places": Site().page(places), "forecast": Site().page(forecast)}
     assert failing(make_bench, pages, _weather, "weather_get", place="Springfield").code == code
 
@@ -288,7 +292,7 @@ JSON_FEED = {
 }
 
 
-def test_feeds_of_all_kinds(make_bench: Any) -> None:
+def test_feeds_of_all_kinds(make_bench: Callable[..., Bench]) -> None:
     pages = {
         "rss": Site().page(RSS, "application/rss+xml"),
         "atom": Site().page(ATOM, "text/xml"),
@@ -337,13 +341,13 @@ def test_a_feed_cannot_read_files() -> None:
     assert "root:" not in parse(evil, "text/xml", "http://x.test/").title
 
 
-def test_a_feed_inside_the_network_is_refused(bench: Any) -> None:
+def test_a_feed_inside_the_network_is_refused(bench: Bench) -> None:
     with pytest.raises(ModelError) as caught:
         bench.run("feeds_read", url="http://127.0.0.1/feed")
     assert caught.value.code == "private_address"
 
 
-def test_headlines(make_bench: Any) -> None:
+def test_headlines(make_bench: Callable[..., Bench]) -> None:
     site = Site()
     pages = {"rss": site.page(RSS, "application/rss+xml"), "rss/search": site.page(RSS, "application/rss+xml")}
 
@@ -374,7 +378,7 @@ def _reddit(base: str) -> dict[str, Any]:
     return {"reddit": {"url": base}}
 
 
-def test_reddit(make_bench: Any) -> None:
+def test_reddit(make_bench: Callable[..., Bench]) -> None:
     site = Site()
     pages = {
         path: site.page(LISTING)
@@ -407,21 +411,22 @@ def test_reddit(make_bench: Any) -> None:
         (answering("[]", "application/json"), "bad_response"),
     ],
 )
-def test_reddit_that_refuses(make_bench: Any, page: Handler, code: str) -> None:
+def test_reddit_that_refuses(make_bench: Callable[..., Bench], page: Handler, code: str) -> None:
     pages = {"r/python/hot.json": page}
     assert failing(make_bench, pages, _reddit, "reddit_subreddit", name="python").code == code
 
 
 @pytest.mark.parametrize("name", ["../api", "a/b", "", "x" * 22, "a?b", "á"])
-def test_names_that_are_no_subreddit(bench: Any, name: str) -> None:
+def test_names_that_are_no_subreddit(bench: Bench, name: str) -> None:
     with pytest.raises(ModelError) as caught:
         bench.run("reddit_subreddit", name=name)
     assert caught.value.code == "bad_arguments"
 
 
-def test_reddit_is_missing_without_an_address(bench: Any) -> None:
-    tool = bench.registry.get("reddit_trending")
-    assert "reddit.url" in tool.requires(Settings.model_validate({"reddit": {"url": ""}}))
+def test_reddit_is_missing_without_an_address(bench: Bench) -> None:
+    requires = bench.tool("reddit_trending").requires
+    assert requires is not None
+    assert "reddit.url" in str(requires(Settings.model_validate({"reddit": {"url": ""}})))
 
 
 @pytest.mark.parametrize(
@@ -437,7 +442,7 @@ def test_reddit_is_missing_without_an_address(bench: Any) -> None:
         ("reddit_trending", {"limit": 51}),
     ],
 )
-def test_wrong_arguments_are_refused(bench: Any, name: str, args: dict[str, Any]) -> None:
+def test_wrong_arguments_are_refused(bench: Bench, name: str, args: dict[str, Any]) -> None:
     with pytest.raises(ModelError) as caught:
         bench.run(name, **args)
     assert caught.value.code == "bad_arguments"

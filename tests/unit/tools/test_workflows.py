@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from shared.contract import Effect
 from shared.errors import ConfigError, ModelError
 from shared.settings import Settings
-from tests.unit.tools.conftest import NOW
+from tests.unit.tools.conftest import NOW, Bench
 from workers.context import ToolContext
 from workers.declare import Registry
 from workers.workflows.daily_brief import brief_entries, daily_brief
@@ -35,7 +35,7 @@ def _workflow(*steps: Step, result: str = "second", name: str = "demo") -> Any:
     return workflow(name, title="Demo", result=result)(lambda: list(steps))
 
 
-def test_steps_become_nodes_and_internal_tools(bench: Any) -> None:
+def test_steps_become_nodes_and_internal_tools(bench: Bench) -> None:
     made = _workflow(
         first,
         second,
@@ -52,7 +52,7 @@ def test_steps_become_nodes_and_internal_tools(bench: Any) -> None:
     bench.registry.add(made)
     one = bench.run("workflow:demo/first", inputs={"params": {"count": 4}}).value
     assert bench.run("workflow:demo/second", inputs={"first": one, "params": {}}).value == 5
-    tool = bench.registry.get("workflow:demo/second")
+    tool = bench.tool("workflow:demo/second")
     assert (tool.spec.effect, tool.spec.timeout_s, tool.spec.queue) == (Effect.WRITE, 5.0, "workflows")
     assert "test_workflows.py" in tool.where
     offered = bench.registry.catalogue(bench.settings)
@@ -128,7 +128,7 @@ def test_the_filter_is_bounded() -> None:
     assert max(map(len, lines)) < 300
 
 
-def test_the_brief_runs_over_the_archive(bench: Any) -> None:
+def test_the_brief_runs_over_the_archive(bench: Bench) -> None:
     bench.run("note_save", title="Casa", text="la llave está en el cajón")
     bench.run("note_save", principal="eva", title="Ajena", text="no es mía")
     bench.run("reminder_add", text="llamar al banco", at="a las 18:00")
@@ -140,11 +140,10 @@ def test_the_brief_runs_over_the_archive(bench: Any) -> None:
     assert text == "- due 18:00: llamar al banco\n- note: Casa: la llave está en el cajón"
 
 
-def test_the_learn_workflow_takes_the_run_from_its_parameters(bench: Any) -> None:
+def test_the_learn_workflow_takes_the_run_from_its_parameters(bench: Bench) -> None:
     bench.model.answer = '{"operations": []}'
     with pytest.raises(ModelError, match="parameter run"):
         bench.run("workflow:learn/reflect", inputs={"params": {}})
-    output = bench.run("workflow:learn/reflect", inputs={"params": {"run": "r9", "session": "s1"}})
-    assert output.value["refused"] == ["the log of s1 holds nothing of run r9"]
-    tool = bench.registry.get("workflow:learn/reflect")
-    assert tool.spec.queue == "playbook-learner"
+    output = bench.fields("workflow:learn/reflect", inputs={"params": {"run": "r9", "session": "s1"}})
+    assert output["refused"] == ["the log of s1 holds nothing of run r9"]
+    assert bench.tool("workflow:learn/reflect").spec.queue == "playbook-learner"
