@@ -12,7 +12,6 @@ and uses its tokens up, so that "sticky note" may belong to one group and "note"
 
 from __future__ import annotations
 
-import heapq
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,24 +28,22 @@ _HINT_POINTS = 0.5
 _CERTAIN = 1.0
 _NOBODY: frozenset[str] = frozenset()
 
-Segments = tuple[tuple[str, ...], ...]
+Words = tuple[str, ...]
+Segments = tuple[Words, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Phrase:
     """A compiled phrase: runs of tokens with gaps between them, and who claims it, as a keyword or as a hint.
 
-    Owners come with the phrase as it was written, which may have stood for several.
+    Owners come with the phrase as it was written, which may have stood for several. `length` is in tokens.
     """
 
     segments: Segments
     owners: Mapping[str, str]
     hinted: Mapping[str, str]
     leaders: frozenset[str]
-
-    @property
-    def length(self) -> int:
-        return sum(map(len, self.segments))
+    length: int
 
     @property
     def is_telling(self) -> bool:
@@ -57,15 +54,18 @@ class _Phrase:
         spoken = f" {_GAP} ".join(" ".join(segment) for segment in self.segments)
         return f"{spoken} {_GAP}" if self.leaders else spoken
 
-    def find(self, words: Sequence[str], at: int) -> list[int] | None:
+    def find(self, words: Words, at: int) -> list[int] | None:
         """The places of its tokens when it starts at `at`."""
+        if self.segments[-1][-1] not in words:  # most phrases with a gap end here
+            return None
         places: list[int] = []
-        for number, segment in enumerate(self.segments):
-            start = at if number == 0 else places[-1] + 1
-            room = 1 if number == 0 else _GAP_WORDS + 1
-            for here in range(start, min(start + room, len(words) - len(segment) + 1)):
-                if tuple(words[here : here + len(segment)]) == segment:
-                    places += range(here, here + len(segment))
+        start, stop = at, at + 1
+        for segment in self.segments:
+            for here in range(start, min(stop, len(words) - len(segment) + 1)):
+                if words[here : here + len(segment)] == segment:
+                    start = here + len(segment)
+                    stop = start + _GAP_WORDS + 1
+                    places += range(here, start)
                     break
             else:
                 return None
@@ -100,10 +100,42 @@ class _Claims:
         hinted = {owner: written for owner, written in self.hints.items() if owner not in self.keywords}
         owners, hints = (known.setdefault(frozenset(said.items()), said) for said in (self.keywords, hinted))
         leaders = frozenset(self.leaders)
-        return _Phrase(segments, owners, hints, known.setdefault(leaders, leaders) if leaders else _NOBODY)
+        shared = known.setdefault(leaders, leaders) if leaders else _NOBODY
+        return _Phrase(segments, owners, hints, shared, sum(map(len, segments)))
 
 
-_Starts = dict[tuple[str, ...], list[_Phrase]]
+class _Beginnings:
+    """Phrases by the two tokens they begin with, or by the only one before a gap: many begin with "what"."""
+
+    def __init__(self, phrases: Iterable[_Phrase]) -> None:
+        found: dict[Words, list[_Phrase]] = defaultdict(list)
+        for phrase in phrases:
+            found[phrase.segments[0][:2]].append(phrase)
+        self._first = {words[0] for words in found}
+        self._phrases: dict[Words, tuple[_Phrase, ...]] = {}
+        for words, own in found.items():
+            alone = found.get(words[:1], []) if len(words) > 1 else []
+            self._phrases[words] = tuple(sorted([*alone, *own], key=lambda phrase: (-phrase.length, phrase.segments)))
+
+    def places(self, words: Words) -> list[int]:
+        """Where in `words` a phrase may start; at most words none does."""
+        return [at for at, word in enumerate(words) if word in self._first]
+
+    def at(self, words: Words, at: int) -> tuple[_Phrase, ...]:
+        """The phrases that may start at `at`, the longest first."""
+        return self._phrases.get(words[at : at + 2]) or self._phrases.get(words[at : at + 1], ())
+
+    def longest(self, words: Words, at: int, used: set[int]) -> tuple[list[int], _Phrase] | None:
+        """The longest phrase that starts at `at` beside the places in `used`, of equally long ones that which ends
+        first, with its places."""
+        best: tuple[list[int], _Phrase] | None = None
+        for phrase in self.at(words, at):
+            if best is not None and phrase.length < len(best[0]):
+                break
+            places = phrase.find(words, at)
+            if places is not None and used.isdisjoint(places) and (best is None or places[-1] < best[0][-1]):
+                best = places, phrase
+        return best
 
 
 @dataclass(slots=True)
@@ -114,15 +146,19 @@ class _Cues:
     hints: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     counted: set[tuple[str, str]] = field(default_factory=set)
 
-    def add(self, phrase: _Phrase) -> None:
-        for points, worth, owners in (
-            (self.keywords, phrase.length / max(len(phrase.owners), 1), phrase.owners),
-            (self.hints, phrase.length * _HINT_POINTS, phrase.hinted),
-        ):
-            for owner, written in owners.items():
-                if (owner, written) not in self.counted:
-                    self.counted.add((owner, written))
-                    points[owner] += worth
+    @classmethod
+    def of(cls, phrases: Iterable[_Phrase]) -> _Cues:
+        cues = cls()
+        for phrase in phrases:
+            cues._add(cues.keywords, phrase.length / max(len(phrase.owners), 1), phrase.owners)
+            cues._add(cues.hints, phrase.length * _HINT_POINTS, phrase.hinted)
+        return cues
+
+    def _add(self, points: dict[str, float], worth: float, owners: Mapping[str, str]) -> None:
+        for owner, written in owners.items():
+            if (owner, written) not in self.counted:
+                self.counted.add((owner, written))
+                points[owner] += worth
 
     def named(self) -> dict[str, float]:
         """Owners with a keyword, and what their hints add."""
@@ -131,14 +167,16 @@ class _Cues:
     def hinted(self) -> dict[str, float]:
         """The owners without keyword that hints speak for most, if they are enough."""
         found = {o: points for o, points in self.hints.items() if points >= _CERTAIN and o not in self.keywords}
-        return {owner: points for owner, points in found.items() if points == max(found.values())}
+        most = max(found.values(), default=0.0)
+        return {owner: points for owner, points in found.items() if points == most}
 
     def chosen(self) -> dict[str, float]:
         """The owners with a keyword; beside one at most, one that hints speak for more than for any other."""
-        named, hinted = self.named(), self.hinted()
-        if named and (len(named) > 1 or len(hinted) > 1):
+        named = self.named()
+        if len(named) > 1 or not self.hints:
             return named
-        return named | hinted
+        hinted = self.hinted()
+        return named if named and len(hinted) > 1 else named | hinted
 
 
 class KeywordIndex:
@@ -155,11 +193,8 @@ class KeywordIndex:
                     claims[segments].leaders.add(owner)
         known: dict[frozenset[Any], Any] = {}
         compiled = [claim.phrase(segments, known) for segments, claim in claims.items()]
-        # By the two tokens they begin with, or by the only one before a gap: many begin with "what".
-        self._keywords: _Starts = defaultdict(list)
-        self._hints: _Starts = defaultdict(list)
-        for phrase_ in sorted(compiled, key=lambda p: (-p.length, p.segments)):
-            (self._keywords if phrase_.owners else self._hints)[phrase_.segments[0][:2]].append(phrase_)
+        self._keywords = _Beginnings(phrase for phrase in compiled if phrase.owners)
+        self._hints = _Beginnings(phrase for phrase in compiled if not phrase.owners)
 
     def match(self, words: Sequence[str]) -> dict[str, float]:
         """Points by owner for a message given as `read`: of the owners that it is for.
@@ -172,22 +207,21 @@ class KeywordIndex:
 
     def judge(self, words: Sequence[str]) -> Finding:
         """The points of `match`, and how much they are to be believed."""
-        found = self._phrases(words)
+        if not (found := self._phrases(tuple(words))):
+            return Finding({}, named=False, certain=False, hinted=_NOBODY)
         points = self._points(found)
-        named = [phrase for _, phrase in found if phrase.owners]
-        certain = any(phrase.is_telling for phrase in named) or max(points.values(), default=0.0) > _CERTAIN
-        hinted = frozenset(owner for _, phrase in found for owner in (*phrase.owners, *phrase.hinted))
+        named = [phrase for phrase in found if phrase.owners]
+        certain = max(points.values(), default=0.0) > _CERTAIN or any(phrase.is_telling for phrase in named)
+        hinted = _NOBODY.union(*[phrase.owners for phrase in found], *[phrase.hinted for phrase in found])
         return Finding(points, bool(named), certain, hinted)
 
     @staticmethod
-    def _points(found: Sequence[tuple[int, _Phrase]]) -> dict[str, float]:
-        lead = next((at for at, (_, phrase) in enumerate(found) if phrase.leaders), len(found))
-        before, behind = _Cues(), _Cues()
-        for at, (_, phrase) in enumerate(found):
-            (before if at < lead else behind).add(phrase)
+    def _points(found: Sequence[_Phrase]) -> dict[str, float]:
+        lead = next((at for at, phrase in enumerate(found) if phrase.leaders), len(found))
+        before = _Cues.of(found[:lead])
         if lead == len(found):
             return before.chosen()
-        named, leaders = behind.named(), found[lead][1].leaders
+        named, leaders = _Cues.of(found[lead:]).named(), found[lead].leaders
         topics = [(owner, points) for owner, points in named.items() if owner not in leaders]
         topic = sorted(topics, key=lambda item: (-item[1], item[0]))[:1]
         return (before.named() or before.hinted() or dict(topic)) | {owner: named[owner] for owner in leaders}
@@ -196,37 +230,28 @@ class KeywordIndex:
         """The phrases that `match` goes by, as they are compared, hints marked as such, with their owners."""
         return [
             (f"{'' if phrase.owners else _HINT}{phrase}", tuple(phrase.owners or phrase.hinted))
-            for _, phrase in self._phrases(words)
+            for phrase in self._phrases(tuple(words))
         ]
 
-    def _phrases(self, words: Sequence[str]) -> list[tuple[int, _Phrase]]:
-        """Each phrase of a message once with its place, in order.
+    def owners(self, words: Sequence[str]) -> set[str]:
+        """The owners of the keywords that `match` goes by, whatever they are worth."""
+        return {owner for phrase in self._phrases(tuple(words)) for owner in phrase.owners}
+
+    def _phrases(self, words: Words) -> list[_Phrase]:
+        """Each phrase of a message once, in the order of their places.
 
         At each token the longest is taken, and uses its tokens up; hints have what keywords leave.
         """
         used: set[int] = set()
         found: dict[Segments, tuple[int, _Phrase]] = {}
         for starts in (self._keywords, self._hints):
-            for at in range(len(words)):
-                if at in used or (best := self._longest(words, at, used, starts)) is None:
+            for at in starts.places(words):
+                if at in used or (best := starts.longest(words, at, used)) is None:
                     continue
                 places, phrase = best
                 used.update(places)
                 found.setdefault(phrase.segments, (at, phrase))
-        return sorted(found.values(), key=lambda item: item[0])
-
-    def _longest(
-        self, words: Sequence[str], at: int, used: set[int], starts: _Starts
-    ) -> tuple[list[int], _Phrase] | None:
-        """The longest phrase that starts at `at`, of equally long ones that which ends first, with its places."""
-        best: tuple[list[int], _Phrase] | None = None
-        for phrase in self._starting(words, at, starts):
-            if best is not None and phrase.length < len(best[0]):
-                break
-            places = phrase.find(words, at)
-            if places is not None and used.isdisjoint(places) and (best is None or places[-1] < best[0][-1]):
-                best = places, phrase
-        return best
+        return [phrase for _, phrase in sorted(found.values(), key=lambda item: item[0])]
 
     def cover(self, words: Sequence[str]) -> frozenset[str] | None:
         """The owners of phrases that make up the whole message, given as `read`; None if no sequence of them does."""
@@ -234,36 +259,28 @@ class KeywordIndex:
 
     def covers(self, words: Sequence[str]) -> list[frozenset[str] | None]:
         """The same for each beginning of the message, from none of its words to all."""
-        reached: list[frozenset[str] | None] = [frozenset(), *[None] * len(words)]
-        for at in range(len(words)):
+        said = tuple(words)
+        reached: list[frozenset[str] | None] = [frozenset(), *[None] * len(said)]
+        for at in self._keywords.places(said):
             so_far = reached[at]
             if so_far is None:
                 continue
-            for key, owners in self._runs_at(words, at):
-                end = at + len(key)
-                if reached[end] is None:  # the first way found is the one with the longest phrases
-                    reached[end] = so_far.union(owners)
+            for phrase in self._keywords.at(said, at):
+                end = at + phrase.length
+                # The first way found is the one with the longest phrases.
+                if phrase.segments == (said[at:end],) and reached[end] is None:
+                    reached[end] = so_far.union(phrase.owners)
         return reached
 
-    @staticmethod
-    def _starting(words: Sequence[str], at: int, starts: _Starts) -> Iterable[_Phrase]:
-        """The phrases that may start at `at`, the longest first."""
-        one = starts.get((words[at],), ())
-        two = starts.get((words[at], words[at + 1]), ()) if at + 1 < len(words) else ()
-        if not one or not two:
-            return one or two
-        return heapq.merge(one, two, key=lambda phrase: -phrase.length)
+    def starts(self, words: Sequence[str], at: int = 0) -> bool:
+        """Whether one of the phrases begins at `at` in a message given as `read`."""
+        said = tuple(words)
+        return at < len(said) and any(phrase.find(said, at) for phrase in self._keywords.at(said, at))
 
-    def starts(self, words: Sequence[str]) -> bool:
-        """Whether a message given as `read` begins with one of the phrases."""
-        return bool(words) and any(phrase.find(words, 0) for phrase in self._starting(words, 0, self._keywords))
-
-    def _runs_at(self, words: Sequence[str], at: int) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-        """The phrases without gaps that start at `at` with their owners, the longest first."""
-        for phrase in self._starting(words, at, self._keywords):
-            key = phrase.segments[0]
-            if len(phrase.segments) == 1 and tuple(words[at : at + len(key)]) == key:
-                yield key, tuple(phrase.owners)
+    def speaks(self, words: Sequence[str]) -> bool:
+        """Whether any of the phrases is in a message given as `read`, hints aside."""
+        said = tuple(words)
+        return any(self.starts(said, at) for at in self._keywords.places(said))
 
 
 def _compiled(phrase: str) -> Iterator[Segments]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 import zlib
 from array import array
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 
 import numpy as np
@@ -21,9 +21,11 @@ from shared.encoder import Vectors
 
 _GRAMS = (3, 4)
 _HASHED = 512
+_LOOKED_UP = 256  # words of recent messages whose features an index remembers
 
 Scores = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]
+_Places = npt.NDArray[np.int32]
 
 
 @lru_cache(maxsize=512)
@@ -35,12 +37,11 @@ def grams(word: str) -> tuple[str, ...]:
 
 def features(words: Sequence[str]) -> dict[str, float]:
     """The features of a message given as `tokens`, with their damped counts: stems, marked with `=`, and n-grams."""
-    counts: defaultdict[str, int] = defaultdict(int)  # several times faster than a Counter for bags of this size
+    found: list[str] = []
     for word in words:
-        counts["=" + stem(word)] += 1
-        for gram in grams(word):
-            counts[gram] += 1
-    return _damped(counts)
+        found.append("=" + stem(word))
+        found += grams(word)
+    return {feature: _damped(count) for feature, count in Counter(found).items()}
 
 
 class WordVectors:
@@ -87,10 +88,10 @@ class LexicalIndex:
         over many classes.
         """
         self._count = count
-        self._by_words = by_words
         self._unseen = 1.0 + math.log(1 + len(sentences))
         # Numbers in place of objects: there are some ten thousand features, and each is in several classes.
         self._number: dict[str, int] = {}
+        self._look_up = lru_cache(maxsize=_LOOKED_UP)(partial(_look_up, self._number, by_words=by_words))
         held, damped, sizes = array("q"), array("d"), array("q")
         for sentence in sentences:
             bag = features(tokens(sentence))
@@ -101,14 +102,14 @@ class LexicalIndex:
         seen = np.bincount(numbers, minlength=len(self._number))
         idf = 1.0 + np.log((1 + len(sentences)) / (1 + seen))
         self._idf: Scores = idf
-        self._starts, self._sizes, self._at, self._share = self._invert(
+        self._ends, self._sizes, self._at, self._share = self._invert(
             numbers, np.array(damped) * idf[numbers], np.repeat(np.arange(len(sentences)), sizes), np.array(classes)
         )
 
     def _invert(
         self, numbers: Ints, weights: Scores, sentences: Ints, classes: Ints
-    ) -> tuple[Ints, Ints, npt.NDArray[np.int32], npt.NDArray[np.float32]]:
-        """For each feature where its part of what follows begins and how long it is; then classes, and the feature's
+    ) -> tuple[_Places, _Places, _Places, npt.NDArray[np.float32]]:
+        """For each feature where its part of what follows ends and how long it is; then classes, and the feature's
         weights in them.
 
         Given are features of sentences with their weights; `classes` has one entry a sentence.
@@ -119,40 +120,41 @@ class LexicalIndex:
         owners = cells % max(self._count, 1)
         shares = summed / _lengths(summed, owners)
         sizes = np.bincount(cells // max(self._count, 1), minlength=len(self._number))
-        return np.cumsum(sizes) - sizes, sizes, owners.astype(np.int32), shares.astype(np.float32)
+        ends = np.cumsum(sizes)
+        return ends.astype(np.int32), sizes.astype(np.int32), owners.astype(np.int32), shares.astype(np.float32)
 
     def scores(self, words: Sequence[str]) -> Scores:
         """Cosine in 0..1 of a message given as `tokens` with every class, shape (count,)."""
-        bag = self._words_first(words) if self._by_words else features(words)
         known: list[int] = []
-        damped: list[float] = []
-        strange = 0.0  # what no class knows makes the message less like any of them
-        for feature, tf in bag.items():
-            if (number := self._number.get(feature)) is None:
-                strange += tf * tf
-            else:
-                known.append(number)
-                damped.append(tf)
+        strange: list[str] = []
+        for word in words:
+            numbered, others = self._look_up(word)
+            known += numbered
+            strange += others
         if not known:
             return np.zeros(self._count)
-        numbers = np.array(known)
-        weights = np.array(damped) * self._idf[numbers]
-        length = math.sqrt(float(weights @ weights) + strange * self._unseen**2)
+        numbers = np.array(list(dict.fromkeys(known)))
+        weights = self._idf[numbers]
+        if len(numbers) < len(known):
+            weights *= [_damped(count) for count in Counter(known).values()]
+        # What no class knows makes the message less like any of them.
+        unseen = sum([1.0 if count == 1 else _damped(count) * _damped(count) for count in Counter(strange).values()])
+        length = math.sqrt(float(weights @ weights) + unseen * self._unseen**2)
         sizes = self._sizes[numbers]
-        ends = np.cumsum(sizes)
-        cells = np.repeat(self._starts[numbers] - ends + sizes, sizes) + np.arange(ends[-1])
-        summed = np.bincount(self._at[cells], self._share[cells] * np.repeat(weights, sizes), minlength=self._count)
-        return np.asarray(summed / length, dtype=np.float64)
+        cells = (self._ends[numbers] - sizes.cumsum()).repeat(sizes)
+        cells += np.arange(len(cells))
+        shares = weights.repeat(sizes)
+        shares *= self._share[cells]
+        summed = np.asarray(np.bincount(self._at[cells], shares, minlength=self._count), dtype=np.float64)
+        summed /= length
+        return summed
 
-    def _words_first(self, words: Sequence[str]) -> dict[str, float]:
-        counts: defaultdict[str, int] = defaultdict(int)
-        for word in words:
-            whole = "=" + stem(word)
-            counts[whole] += 1
-            if whole not in self._number:
-                for gram in grams(word):
-                    counts[gram] += 1
-        return _damped(counts)
+
+def _look_up(number: Mapping[str, int], word: str, *, by_words: bool) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """The numbers of a token's features, and the features that have none; `by_words`: no n-grams of a numbered stem."""
+    whole = "=" + stem(word)
+    found = (whole,) if by_words and whole in number else (whole, *grams(word))
+    return tuple(number[one] for one in found if one in number), tuple(one for one in found if one not in number)
 
 
 def _idf(bags: Sequence[dict[str, float]]) -> dict[str, float]:
@@ -161,8 +163,8 @@ def _idf(bags: Sequence[dict[str, float]]) -> dict[str, float]:
     return {feature: 1.0 + math.log((1 + len(bags)) / (1 + n)) for feature, n in seen.items()}
 
 
-def _damped(counts: Mapping[str, int]) -> dict[str, float]:
-    return {feature: 1.0 + math.log(count) if count > 1 else 1.0 for feature, count in counts.items()}
+def _damped(count: int) -> float:
+    return 1.0 + math.log(count) if count > 1 else 1.0
 
 
 def _lengths(weights: Scores, owners: Ints) -> Scores:

@@ -1,4 +1,4 @@
-"""Sets of tools as bit masks over the catalogue: decisions over thousands of tools in microseconds. Pure."""
+"""Sets of tools as the bits of an integer: decisions over thousands of tools in microseconds. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy.typing as npt
 from coordinator.routing.lexical import Scores
 from shared.contract import ToolSpec
 
-Mask = npt.NDArray[np.bool_]
-"""True for the tools that belong, in catalogue order."""
+Mask = int
+"""A bit for each tool, set for those that belong; the lowest is that of the first tool of the catalogue."""
 
 _CHARS_PER_TOKEN = 4
 
@@ -23,67 +23,74 @@ class Offer:
     def __init__(self, tools: Sequence[ToolSpec], groups: Sequence[str]) -> None:
         """`groups` holds the group of every tool."""
         self.tools = {tool.name: at for at, tool in enumerate(tools)}
-        self.groups = {name: at for at, name in enumerate(groups)}
-        self.always: Mask = np.array([tool.always for tool in tools], dtype=np.bool_)
+        self.groups: dict[str, Mask] = dict.fromkeys(groups, 0)
+        for at, tool in enumerate(tools):
+            self.groups[tool.group] |= 1 << at
+        self.whole: Mask = (1 << len(tools)) - 1
+        self.always = _mask(at for at, tool in enumerate(tools) if tool.always)
         self._names = [tool.name for tool in tools]
-        self._group = np.array([self.groups[tool.group] for tool in tools], dtype=np.intp)
-        self._size = np.bincount(self._group, minlength=len(groups))
-        self._cost = np.array([_prompt_tokens(tool) for tool in tools], dtype=np.intp)
+        self._cost = [_prompt_tokens(tool) for tool in tools]
+        self.tokens = sum(self._cost)
+        """An estimate of what the definitions of all tools take in a prompt."""
+        self._number = {name: number for number, name in enumerate(groups)}
+        self._group = np.array([self._number[tool.group] for tool in tools], dtype=np.intp)
 
     def mask(self, groups: Iterable[str]) -> Mask:
         """All tools of these groups; other names are ignored."""
-        chosen = np.zeros(len(self.groups), dtype=np.bool_)
-        chosen[[self.groups[name] for name in groups if name in self.groups]] = True
-        return chosen[self._group]
+        chosen = 0
+        for name in groups:
+            chosen |= self.groups.get(name, 0)
+        return chosen
 
     def named(self, names: Sequence[str]) -> Mask:
         """These tools, and all of those that are names of groups."""
-        found = self.mask(names)
-        found[[self.tools[name] for name in names if name in self.tools]] = True
-        return found
+        return self.mask(names) | _mask(self.tools[name] for name in names if name in self.tools)
 
     def best(self, among: Mask, ranks: Scores, count: int) -> Mask:
         """The `count` tools of `among` that rank highest; of equals the first."""
-        places = np.flatnonzero(among)
-        if count >= len(places):
+        if count >= among.bit_count():
             return among
-        values = ranks[places]
-        cut = np.partition(values, -count)[-count]  # cheaper than sorting them all
-        above = places[values > cut]
-        equal = places[values == cut][: count - len(above)]
-        chosen = np.zeros_like(among)
-        chosen[above] = True
-        chosen[equal] = True
-        return chosen
+        bits = self._bits(among)
+        values = ranks[bits]
+        values.partition(-count)  # cheaper than sorting them all
+        cut = values[-count]
+        chosen = bits & (ranks >= cut)
+        if (surplus := int(np.count_nonzero(chosen)) - count) > 0:
+            chosen[(bits & (ranks == cut)).nonzero()[0][-surplus:]] = False
+        return int.from_bytes(np.packbits(chosen, bitorder="little").tobytes(), "little")
 
-    def spread(self, scores: Mapping[str, float]) -> Scores:
-        """For each tool the score of its group, 0 where there is none."""
-        by_group = np.array([scores.get(name, 0.0) for name in self.groups])
-        return np.asarray(by_group[self._group], dtype=np.float64)
+    def spread(self, scores: Mapping[str, float], weight: float) -> Scores:
+        """For each tool the score of its group, one of the catalogue's, times `weight`; 0 where there is none."""
+        by_group: Scores = np.zeros(len(self.groups))
+        for name, score in scores.items():
+            by_group[self._number[name]] = score * weight
+        return by_group[self._group]
 
     def split(self, offered: Mask, asked: Mask) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The groups of `asked` tools that are offered whole, and those that are offered in part."""
-        count = np.bincount(self._group[offered], minlength=len(self.groups))
-        wanted = np.bincount(self._group[asked], minlength=len(self.groups)) > 0
-        whole = wanted & (count == self._size)
-        part = wanted & (count > 0) & ~whole
-        return (
-            tuple(name for name, yes in zip(self.groups, whole.tolist(), strict=True) if yes),
-            tuple(name for name, yes in zip(self.groups, part.tolist(), strict=True) if yes),
-        )
+        whole: list[str] = []
+        partial: list[str] = []
+        for name, members in self.groups.items():
+            if members & asked and (taken := members & offered):
+                (whole if taken == members else partial).append(name)
+        return tuple(whole), tuple(partial)
 
-    def names(self, offered: Mask) -> tuple[str, ...]:
-        """The names of the tools, in catalogue order."""
-        return tuple(self._names[at] for at in np.flatnonzero(offered).tolist())
+    def listed(self, offered: Mask) -> tuple[tuple[str, ...], int]:
+        """The names of the tools, in catalogue order, and an estimate of the tokens of all other definitions."""
+        places = self._bits(offered).nonzero()[0].tolist()
+        return tuple([self._names[at] for at in places]), self.tokens - sum([self._cost[at] for at in places])
 
-    @property
-    def whole(self) -> Mask:
-        """All tools."""
-        return np.ones(len(self._names), dtype=np.bool_)
+    def _bits(self, tools: Mask) -> npt.NDArray[np.bool_]:
+        """For each tool whether it is among these."""
+        packed = np.frombuffer(tools.to_bytes(len(self._names) // 8 + 1, "little"), np.uint8)
+        return np.unpackbits(packed, count=len(self._names), bitorder="little").view(np.bool_)
 
-    def cost(self, tools: Mask) -> int:
-        """An estimate of the tokens that the definitions of these tools take in a prompt."""
-        return int(self._cost[tools].sum())
+
+def _mask(places: Iterable[int]) -> Mask:
+    mask = 0
+    for at in places:
+        mask |= 1 << at
+    return mask
 
 
 def _prompt_tokens(tool: ToolSpec) -> int:

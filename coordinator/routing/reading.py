@@ -7,7 +7,7 @@ nothing about notes. Keywords are read the same way, so the keyword "every frida
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from coordinator.routing.text import stem, tokens
@@ -42,8 +42,10 @@ _FORM = re.compile(
     re.IGNORECASE,
 )
 
-_MAY_HAVE_FORMS: Final = re.compile(r"[\d@<./×%]|\b(?:at|a las?)\s", re.IGNORECASE)
-"""Without one of these no form can match: a far cheaper search, which most messages end with."""
+_SIGN_OF_FORM: Final = re.compile(r"[\d@<×%./](?:(?<![./])|\S)")
+_SIGN_OF_TIME: Final = re.compile(r"[aA](?<!\w.)(?:[tT]| [lL][aA]\w?)\s")
+"""Where neither is found no form can match: far cheaper searches, for one character each, and all that most messages
+need."""
 
 _WORDS: Final = {
     "day": "lunes martes miércoles jueves viernes sábado domingo "
@@ -57,28 +59,28 @@ _WORDS: Final = {
     "kilograms grams pounds lbs ounces oz metres meters centimetres centimeters kilometres kilometers miles feet "
     "inches yards litres liters millilitres cups tablespoons teaspoons gallons pints",
 }
-_KINDS: Final = {stem(word): kind for kind, words in _WORDS.items() for word in tokens(words)}
+_KINDS: Final = {stem(word): f"<{kind}>" for kind, words in _WORDS.items() for word in tokens(words)}
 
 
-def read(text: str) -> list[str]:
+def read(text: str, words: Sequence[str] | None = None) -> tuple[str, ...]:
     """The stems of `text` in order, with `<kind>` for whatever is of a kind: `<day>`, `<number>`, `<url>`, …
 
-    A kind may be written as such: `read("every <day>")` is `read("every monday")`.
+    A kind may be written as such: `read("every <day>")` is `read("every monday")`. `words` are the `tokens` of `text`,
+    where they are at hand.
     """
-    return list(_read(text) if _MAY_HAVE_FORMS.search(text) else _plain(text))
+    if _SIGN_OF_FORM.search(text) or _SIGN_OF_TIME.search(text):
+        return tuple(_read(text))
+    return tuple(_plain(tokens(text) if words is None else words))
 
 
 def _read(text: str) -> Iterator[str]:
     at = 0
     for found in _FORM.finditer(text):
-        yield from _plain(text[at : found.start()])
+        yield from _plain(tokens(text[at : found.start()]))
         yield f"<{found['kind'] or found.lastgroup}>"
         at = found.end()
-    yield from _plain(text[at:])
+    yield from _plain(tokens(text[at:]))
 
 
-def _plain(text: str) -> Iterator[str]:
-    for token in tokens(text):
-        word = stem(token)
-        kind = _KINDS.get(word)
-        yield f"<{kind}>" if kind else word
+def _plain(words: Sequence[str]) -> list[str]:
+    return [_KINDS.get(word, word) for word in map(stem, words)]

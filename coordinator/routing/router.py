@@ -22,11 +22,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
 from coordinator.routing import smalltalk
-from coordinator.routing.keywords import Finding, KeywordIndex
+from coordinator.routing.keywords import Finding, KeywordIndex, Words
 from coordinator.routing.lexical import LexicalIndex, Scores
 from coordinator.routing.offer import Mask, Offer
 from coordinator.routing.rank import ToolRanker
@@ -71,13 +72,22 @@ class Decision:
     unknown: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Message:
-    """A message as the layers see it. `kept` are the groups of the last turns that still exist."""
+    """A message as the layers see it: its `tokens`, what `read` makes of them, and the groups of the last turns that
+    still exist.
+    """
 
     text: str
-    words: tuple[str, ...]
+    words: Words
+    said: Words
     kept: tuple[str, ...]
+    resemblance: LexicalIndex
+
+    @cached_property
+    def likeness(self) -> Scores:
+        """Likeness to the examples of each group, by words."""
+        return self.resemblance.scores(self.words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,22 +132,19 @@ class Router:
         if explicit:
             return self._explicit(explicit)
         message = self._read(text, sticky)
-        verdict = self._spoken(message)
-        if verdict is None and (self._semantic is None or not message.words):
-            verdict = _Verdict("all", frozenset())
-        if verdict is None or (self._semantic is not None and self._too_many(message, verdict)):
-            return None
-        return self._decide(message, verdict)
+        return self._quick(message, self._spoken(message))
 
     def route(self, text: str, *, sticky: tuple[str, ...] = (), explicit: tuple[str, ...] = ()) -> Decision:
         """The decision, with the encoder where it is needed. Blocks.
 
         An encoder that is out of order (OperatorError) is logged and makes the message an uncertain one.
         """
-        if (fast := self.route_fast(text, sticky=sticky, explicit=explicit)) is not None:
-            return fast
+        if explicit:
+            return self._explicit(explicit)
         message = self._read(text, sticky)
         verdict = spoken = self._spoken(message)
+        if (quick := self._quick(message, spoken)) is not None:
+            return quick
         if self._semantic is not None:
             try:
                 verdict = self._meant(self._semantic, message, spoken)
@@ -156,7 +163,7 @@ class Router:
     @property
     def tokens(self) -> int:
         """An estimate of what the definitions of all tools take in a prompt."""
-        return self._offer.cost(self._offer.whole)
+        return self._offer.tokens
 
     def spoken(self, text: str) -> list[tuple[str, tuple[str, ...]]]:
         """The keywords and hints that layer 1 found in a message, with the groups they speak for, in order."""
@@ -165,13 +172,22 @@ class Router:
     def _read(self, text: str, sticky: tuple[str, ...]) -> _Message:
         if len(text) > _HEAD_CHARS + _TAIL_CHARS:
             text = f"{text[:_HEAD_CHARS]} {text[-_TAIL_CHARS:]}"
-        kept = tuple(group.name for group in self._groups if group.name in sticky)
-        return _Message(text, tuple(tokens(text)), kept)
+        kept = tuple(group.name for group in self._groups if group.name in sticky) if sticky else ()
+        words = tuple(tokens(text))
+        return _Message(text, words, read(text, words), kept, self._resemblance)
+
+    def _quick(self, message: _Message, verdict: _Verdict | None) -> Decision | None:
+        """The decision where words alone settled it, or nothing else can and no tools have to be ranked by meaning."""
+        if verdict is None and (self._semantic is None or not message.words):
+            verdict = _Verdict("all", frozenset())
+        if verdict is None or (self._semantic is not None and self._too_many(message, verdict)):
+            return None
+        return self._decide(message, verdict)
 
     def _spoken(self, message: _Message) -> _Verdict | None:
         """Layer 1: what the words alone settle."""
-        words = read(message.text)
-        found = self._keywords.judge([] if smalltalk.is_all_talk(words) else words)
+        words = message.said
+        found = self._keywords.judge(() if smalltalk.is_all_talk(words) else words)
         if not found.named and smalltalk.is_plain(words):
             return _Verdict("keywords", frozenset())
         if found.points:
@@ -199,7 +215,7 @@ class Router:
         """
         if not self._mute.isdisjoint(found.points):
             return True
-        likeness = self._resemblance.scores(message.words)
+        likeness = message.likeness
         if found.named and likeness.max() < _ALIKE:
             return True
         near = {self._groups[at].name for at in likeness.argsort()[-_NEAREST:] if likeness[at] > 0}
@@ -212,7 +228,7 @@ class Router:
         """
         if not hinted or len(self._groups) < _NEAREST:
             return None
-        likeness = self._resemblance.scores(message.words)
+        likeness = message.likeness
         best, next_ = likeness.argsort()[: -_NEAREST - 1 : -1]
         name = self._groups[best].name
         if name not in hinted or likeness[best] - likeness[next_] < _CLEARLY:
@@ -225,7 +241,7 @@ class Router:
         if len(points) != 1 or not self._mute.isdisjoint(points):
             return frozenset()
         [named] = (at for at, group in enumerate(self._groups) if group.name in points)
-        likeness = self._resemblance.scores(message.words)
+        likeness = message.likeness
         best = int(likeness.argmax())
         nearer = likeness[best] > max(likeness[named] + _NEARER, _ALIKE)
         return frozenset({self._groups[best].name}) if nearer else frozenset()
@@ -253,7 +269,7 @@ class Router:
         """From a verdict to tools: groups whole while they fit, then the best-ranked tools of those that do not."""
         asked, base, room = self._asked(message, verdict)
         new = asked & ~base
-        if int(new.sum()) > room:
+        if new.bit_count() > room:
             # Groups of earlier turns may fill the bound; something new is offered all the same.
             new = self._offer.best(new, self._ranks(message, verdict), max(room, self._max_tools // 4, 1))
         return self._decision(verdict.layer, base | new, asked, verdict.scores)
@@ -263,30 +279,33 @@ class Router:
         offer = self._offer
         kept = offer.mask(message.kept)
         base = offer.always | kept
-        chosen = offer.mask(offer.groups if verdict.layer == "all" else verdict.chosen)
-        return chosen | kept, base, self._max_tools - int(base.sum())
+        chosen = offer.whole if verdict.layer == "all" else offer.mask(verdict.chosen)
+        return chosen | kept, base, self._max_tools - base.bit_count()
 
     def _too_many(self, message: _Message, verdict: _Verdict) -> bool:
         """Whether tools have to be ranked for this verdict."""
         asked, base, room = self._asked(message, verdict)
-        return int((asked & ~base).sum()) > room
+        return (asked & ~base).bit_count() > room
 
     def _ranks(self, message: _Message, verdict: _Verdict) -> Scores:
         ranks = self._ranker.scores(message.words)
         if verdict.likeness is not None:
             ranks = ranks + verdict.likeness
-        return ranks + _GROUP_WEIGHT * self._offer.spread(verdict.scores)
+        if verdict.scores:
+            ranks = ranks + self._offer.spread(verdict.scores, _GROUP_WEIGHT)
+        return ranks
 
     def _decision(
         self, layer: Layer, offered: Mask, asked: Mask, scores: Mapping[str, float], unknown: tuple[str, ...] = ()
     ) -> Decision:
         whole, partial = self._offer.split(offered, asked)
+        tools, saved = self._offer.listed(offered)
         return Decision(
             layer=layer,
             groups=whole,
-            tools=self._offer.names(offered),
+            tools=tools,
             scores=dict(sorted(scores.items(), key=lambda item: (-item[1], item[0]))),
-            tokens_saved=self._offer.cost(~offered),
+            tokens_saved=saved,
             partial=partial,
             unknown=unknown,
         )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from coordinator.routing.keywords import KeywordIndex
+from coordinator.routing.keywords import KeywordIndex, Words
 
 _TALK = (
     "hola", "holi", "buenas", "buenos días", "buen día", "buenas tardes", "buenas noches", "qué tal", "qué hay",
@@ -140,6 +140,7 @@ _PLAIN = (
 _FOLLOWING = 7  # words of which a message that takes up the one before may consist
 _LOOSE = 8  # words of which a message with such an opening may consist
 _LAUGHTER = re.compile(r"(?:[jh][aei]){2,}[jh]?|lol|lmao|xd")
+_LAUGHS = "jhlx"  # how that begins
 
 _INDEX = KeywordIndex(
     [*(("talk", p) for p in _TALK), *(("answer", p) for p in _ANSWERS), *(("filler", p) for p in _FILLERS)]
@@ -179,7 +180,7 @@ SENTENCES = (
 
 def is_all_talk(words: Sequence[str]) -> bool:
     """Whether a message given as `read` holds nothing but phrases that need nothing done."""
-    owners = _INDEX.cover([word for word in words if not _LAUGHTER.fullmatch(word)])
+    owners = _INDEX.cover(_without_laughter(words))
     return owners is not None and {"talk"} <= owners <= {"talk", "filler"}
 
 
@@ -189,14 +190,16 @@ def kind(words: Sequence[str]) -> Literal["talk", "answer", "follow"] | None:
     `answer` refers to what went before ("yes, do it"), as `follow` seems to ("and in London?"); `talk` needs nothing
     done. None: it says something else, or nothing at all.
     """
-    said = [word for word in words if not _LAUGHTER.fullmatch(word)]
     if not words:
         return None
-    owners = _INDEX.cover(said)
+    said = _without_laughter(words)
+    covers = _INDEX.covers(said)
+    owners = covers[-1]
     if owners is None or owners == {"filler"}:
-        if owners is None and _is_mood(said, laughs=len(said) < len(words)):
+        covered = [at for at, cover in enumerate(covers) if cover is not None]
+        if owners is None and _is_mood(said, covered[-1], laughs=len(said) < len(words)):
             return "talk"
-        return "follow" if len(said) <= _FOLLOWING and _follows(said) else None
+        return "follow" if len(said) <= _FOLLOWING and _follows(said, covered) else None
     return "answer" if "answer" in owners else "talk"
 
 
@@ -205,19 +208,27 @@ def is_plain(words: Sequence[str]) -> bool:
 
     That holds only where nothing else in the message names a group.
     """
-    return "plain" in _ANSWERABLE.match(words)
+    return _ANSWERABLE.speaks(words)
 
 
-def _follows(words: Sequence[str]) -> bool:
-    """True for words that take up what was said before, behind a yes or no or nothing."""
-    covers = _INDEX.covers(words)
-    return any(covers[at] is not None and _STARTS.starts(words[at:]) for at in range(len(words)))
+def _without_laughter(words: Sequence[str]) -> Words:
+    return tuple([word for word in words if word[0] not in _LAUGHS or not _LAUGHTER.fullmatch(word)])
 
 
-def _is_mood(words: Sequence[str], *, laughs: bool) -> bool:
-    """True for a few words of thanks, praise, regret or feeling: "thank you, you saved my afternoon"."""
-    start = max(at for at, owners in enumerate(_INDEX.covers(words)) if owners is not None)
+def _follows(words: Words, covered: Sequence[int]) -> bool:
+    """True for words that take up what was said before, behind a yes or no or nothing.
+
+    `covered` are the lengths of the beginnings that `_INDEX` covers.
+    """
+    return any(_STARTS.starts(words, at) for at in covered)
+
+
+def _is_mood(words: Words, start: int, *, laughs: bool) -> bool:
+    """True for a few words of thanks, praise, regret or feeling: "thank you, you saved my afternoon".
+
+    `start` is the length of the longest beginning that `_INDEX` covers.
+    """
     if len(words) - start > _LOOSE:
         return False
-    opened = laughs or any("opening" in _MOODS.match(words[at : at + 3]) for at in range(start + 1))
-    return opened and "asking" not in _MOODS.match(words)
+    opened = laughs or any("opening" in _MOODS.owners(words[at : at + 3]) for at in range(start + 1))
+    return opened and "asking" not in _MOODS.owners(words)

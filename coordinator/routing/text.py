@@ -9,9 +9,9 @@ import re
 import unicodedata
 from functools import lru_cache
 
-_APOSTROPHES = re.compile(r"(?<=\w)['’`´](?=\w)")
+_APOSTROPHES = re.compile(r"['’`´](?<=\w.)(?=\w)")  # the mark first: a search for one character is a fast one
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_TOKEN = re.compile(r"[^\W_]+")
+_WORD = re.compile(r"\w+")
 _MARKS = {"Mn", "Me", "Cf"}  # accents, enclosing marks, zero-width characters
 
 _CLITIC = re.compile(r"(?:[mts]e)?l[aeo]$|[mt]e$")
@@ -27,13 +27,13 @@ def fold(text: str) -> str:
     if text.isascii():
         return text.lower()
     plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
-    kept = "".join(c for c in plain if unicodedata.category(c) not in _MARKS)
+    kept = "".join([c for c in plain if c.isascii() or unicodedata.category(c) not in _MARKS])
     return kept.lower()
 
 
 def tokens(text: str) -> list[str]:
     """The folded words and numbers of `text` in order; "what's" is one token, "web_search" two."""
-    return _TOKEN.findall(_APOSTROPHES.sub("", fold(text)))
+    return _WORD.findall(_APOSTROPHES.sub("", fold(text)).replace("_", " "))
 
 
 def name_tokens(name: str) -> list[str]:

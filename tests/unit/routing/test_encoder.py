@@ -13,10 +13,11 @@ from shared.errors import OperatorError
 
 def test_vectors_are_unit_rows_and_meaning_crosses_languages() -> None:
     encoder = PackagedEncoder()
-    assert not encoder.loaded
+    before = encoder.loaded
     vectors = encoder.encode(["¿qué hora es?", "what time is it?", "the cat sleeps on the sofa", ""])
-    assert encoder.loaded
-    assert (vectors.shape, vectors.dtype) == ((4, encoder.dim), np.float32)
+    assert (before, encoder.loaded) == (False, True)
+    assert vectors.shape == (4, encoder.dim)
+    assert vectors.dtype == np.float32
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     assert vectors[0] @ vectors[1] > 0.7 > vectors[0] @ vectors[2]
 

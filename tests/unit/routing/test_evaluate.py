@@ -19,7 +19,7 @@ KEYS = ["file", "lang", "layer", "top1", "top3", "top5", "oos_precision", "oos_r
 
 
 def labelled(tmp_path: Path) -> Path:
-    rows = []
+    rows: list[dict[str, str | None]] = []
     for group in catalogue().groups:
         for lang, sentences in group.examples.items():
             for sentence in sentences:

@@ -10,7 +10,7 @@ import pytest
 
 from coordinator.routing import everyday
 from coordinator.routing.everyday import SHIPPED, Message, Row, explain, is_right, measure, read
-from coordinator.routing.router import Decision, Router
+from coordinator.routing.router import Decision, Layer, Router
 from shared.encoder import PackagedEncoder
 from shared.errors import UserError
 from tests.support.catalogue import builtin
@@ -110,8 +110,8 @@ def test_the_packaged_encoder_resolves_half_of_the_rest(tmp_path: Path) -> None:
     assert certain.share >= 0.5 * (certain.share + open_.share)
 
 
-def decision(*groups: str, layer: str = "keywords", partial: tuple[str, ...] = ()) -> Decision:
-    return Decision(layer, groups, (), {}, 0, partial)  # type: ignore[arg-type]
+def decision(*groups: str, layer: Layer = "keywords", partial: tuple[str, ...] = ()) -> Decision:
+    return Decision(layer, groups, (), {}, 0, partial)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from coordinator.routing import smalltalk
@@ -103,7 +105,7 @@ def test_what_has_a_telling_form_is_read_as_its_kind(text: str, expected: str) -
     assert " ".join(read(text)) == expected
 
 
-def points(phrases: dict[str, tuple[str, ...]], text: str) -> dict[str, float]:
+def points(phrases: Mapping[str, tuple[str, ...]], text: str) -> dict[str, float]:
     return KeywordIndex([(owner, phrase) for owner, own in phrases.items() for phrase in own]).match(read(text))
 
 
@@ -157,7 +159,7 @@ def test_what_was_found_can_be_explained() -> None:
 
 def test_cover_finds_the_sequence_that_the_longest_phrase_would_miss() -> None:
     phrases = KeywordIndex([("x", "a b"), ("y", "a"), ("z", "b c")])
-    assert phrases.cover(["a", "b", "c"]) == {"y", "z"}
+    assert phrases.cover(["a", "b", "c"]) == frozenset({"y", "z"})
     assert phrases.cover(["a", "c"]) is None
     assert phrases.cover([]) == frozenset()
 
