@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from sys import intern
-from typing import Any
+from typing import NamedTuple
 
 from coordinator.routing.reading import read
 
@@ -27,6 +27,7 @@ _HINT = "~"
 _HINT_POINTS = 0.5
 _CERTAIN = 1.0
 _NOBODY: frozenset[str] = frozenset()
+_NOTHING: Mapping[str, str] = {}
 
 Words = tuple[str, ...]
 Segments = tuple[Words, ...]
@@ -87,21 +88,20 @@ class Finding:
     hinted: frozenset[str]
 
 
-@dataclass(slots=True)
-class _Claims:
-    """Who claims a phrase, with how they wrote it."""
+class _Said(NamedTuple):
+    """Who claims a phrase, as a keyword and as a hint, with how they wrote it, and whose it is to lead."""
 
-    keywords: dict[str, str] = field(default_factory=dict)
-    hints: dict[str, str] = field(default_factory=dict)
-    leaders: set[str] = field(default_factory=set)
+    owners: Mapping[str, str]
+    hinted: Mapping[str, str]
+    leaders: frozenset[str]
 
-    def phrase(self, segments: Segments, known: dict[frozenset[Any], Any]) -> _Phrase:
-        """The phrase, which shares what it says of its owners with all those in `known` that say the same."""
-        hinted = {owner: written for owner, written in self.hints.items() if owner not in self.keywords}
-        owners, hints = (known.setdefault(frozenset(said.items()), said) for said in (self.keywords, hinted))
-        leaders = frozenset(self.leaders)
-        shared = known.setdefault(leaders, leaders) if leaders else _NOBODY
-        return _Phrase(segments, owners, hints, shared, sum(map(len, segments)))
+    @classmethod
+    def of(cls, claims: Sequence[tuple[str, str]]) -> _Said:
+        """From pairs of owner and phrase."""
+        owners = {owner: phrase for owner, phrase in claims if not phrase.startswith(_HINT)}
+        hints = {owner: phrase for owner, phrase in claims if phrase.startswith(_HINT) and owner not in owners}
+        leaders = frozenset(owner for owner, phrase in claims if phrase.endswith(_GAP) and not phrase.startswith(_HINT))
+        return cls(owners or _NOTHING, hints or _NOTHING, leaders or _NOBODY)  # the empty ones take memory too
 
 
 class _Beginnings:
@@ -184,15 +184,14 @@ class KeywordIndex:
 
     def __init__(self, entries: Iterable[tuple[str, str]]) -> None:
         """`entries` are pairs (owner, word or phrase). A phrase without any letter or digit is left out."""
-        claims: dict[Segments, _Claims] = defaultdict(_Claims)
-        for owner, phrase in entries:
-            hint = phrase.startswith(_HINT)
+        given = list(entries)
+        claims: dict[Segments, tuple[int, ...]] = {}  # places in `given`: most phrases have one, and share what it says
+        for number, (_, phrase) in enumerate(given):
+            alone = (number,)
             for segments in _compiled(phrase.removeprefix(_HINT)):
-                (claims[segments].hints if hint else claims[segments].keywords)[owner] = phrase
-                if not hint and phrase.endswith(_GAP):
-                    claims[segments].leaders.add(owner)
-        known: dict[frozenset[Any], Any] = {}
-        compiled = [claim.phrase(segments, known) for segments, claim in claims.items()]
+                claims[segments] = (*claims[segments], number) if segments in claims else alone
+        said = {numbers: _Said.of([given[n] for n in numbers]) for numbers in set(claims.values())}
+        compiled = [_Phrase(segments, *said[numbers], sum(map(len, segments))) for segments, numbers in claims.items()]
         self._keywords = _Beginnings(phrase for phrase in compiled if phrase.owners)
         self._hints = _Beginnings(phrase for phrase in compiled if not phrase.owners)
 

@@ -99,6 +99,15 @@ def plain_env(env: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def fork_env(env: Mapping[str, str]) -> dict[str, str]:
+    """The environment of the fork server: no keys, and what a process reads before it can be told by its order.
+
+    glibc raises the size from which an allocation gets pages of its own to that of the largest one that was freed, so
+    what a start needs for a moment would stay in all processes; this keeps the size at its default (mallopt(3)).
+    """
+    return {"MALLOC_MMAP_THRESHOLD_": "131072", **plain_env(env), **import_path(env), "PYTHONUNBUFFERED": "1"}
+
+
 def worker_queues(profile: Profile, workers: int | None) -> list[tuple[str, ...]]:
     """The queues of each worker process.
 

@@ -106,8 +106,7 @@ class Supervisor:
         settings = self._settings
         settings.workspace.dir.mkdir(parents=True, exist_ok=True)
         if can_fork():
-            env = {**plan.plain_env(self._environ), **plan.import_path(self._environ), "PYTHONUNBUFFERED": "1"}
-            self._forks = ForkServer(env, self._logs / "forkserver.log")
+            self._forks = ForkServer(plan.fork_env(self._environ), self._logs / "forkserver.log")
             await self._forks.start()
         choosing = asyncio.create_task(asyncio.to_thread(models.choose, settings.models, self._environ))
         self._migrating = await self._migrate()
