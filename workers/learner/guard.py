@@ -31,6 +31,12 @@ _FROM_FEW_WORDS = 0.3
 """The same for a rule that is nearer in meaning to the user's words than to anything that tools returned."""
 _FITS = 0.2
 """Cosine from which a `when` may go with its rule."""
+_OF_CALLS = content(
+    "call give pass provide set use write name argument parameter field value list text string number time date format "
+    "correct right valid instead must llama da dale pasa pon usa escribe nombre argumento parametro campo valor lista "
+    "texto cadena numero hora fecha formato correcto valido"
+)
+"""What one says of any call: such words alone make no rule about a tool another one."""
 _WINDOW = 40
 """Words of tool output that are looked at together."""
 _SENTENCES = 150
@@ -305,12 +311,17 @@ def _nearest(vector: Vector, texts: Sequence[str], vectors: Mapping[str, Vector]
 
 
 def _from_misuse(text: str, trace: Trace) -> bool:
-    """True for a rule about a tool that was called with wrong arguments, mostly in the words of its calls."""
-    misused = [name for name, outcomes in trace.tools.items() if outcomes.misused and name in text.lower()]
-    own = content(text)
+    """True for a rule about a tool that was called with wrong arguments and then right ones, mostly in the words of its
+    calls, unless it names of the arguments only those that were wrong."""
+    mended = [one for one in trace.mended if one.tool in text.lower()]
+    own, named = content(text), set(words(text))
+    for one in mended:
+        wrong, right = set(one.had) - set(one.worked_with or ()), set(one.worked_with or ()) - set(one.had)
+        if right and named & wrong and not named & right:
+            return False
     names = (f"{name} {name.replace('_', ' ')}" for name in trace.tools)
-    known = _words_of([*names, *(trace.calls.get(name, "") for name in misused)])
-    return bool(misused) and sum(is_among(word, known) for word in own) * 2 >= len(own)
+    known = _words_of([*names, *(trace.calls.get(one.tool, "") for one in mended)]) | _OF_CALLS
+    return bool(mended) and sum(is_among(word, known) for word in own) * 2 >= len(own)
 
 
 def _words_of(texts: Iterable[str]) -> frozenset[str]:

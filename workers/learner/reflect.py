@@ -22,6 +22,7 @@ from workers.learner.proposals import ANSWER_SCHEMA, Proposal, RetireRule, VoteR
 from workers.learner.trace import Trace, render
 
 _MAX_TOKENS = 1_500
+_MISUSES = 3
 
 
 def _system() -> str:
@@ -41,13 +42,14 @@ def _question(trace: Trace, bullets: Sequence[Bullet]) -> str:
 
 def _task(trace: Trace) -> str:
     """What there is to learn from, last and in plain words: small models forget what stands far above."""
-    misused = sorted(name for name, outcomes in trace.tools.items() if outcomes.misused)
     lines = []
     if trace.taught:
         lines.append(f'The user says how it should be done: "{trace.taught}"')
         lines.append("Make a rule of these words, unless they are about this one message only.")
-    if misused:
-        lines.append(f"Calls of {', '.join(misused)} had wrong arguments at first. Make a rule of how to call it.")
+    for one in trace.mended[:_MISUSES]:
+        lines.append(f'{one.tool} was refused: "{one.said}". Then it worked with: {", ".join(one.worked_with or ())}.')
+    if trace.mended:
+        lines.append("Make a rule of how to call it right: name the tool, and no values of this one call.")
     if trace.shown:
         lines.append("Rules were shown in this run: vote for those that plainly helped or harmed.")
     return "\n".join([*lines, "Answer with the JSON object."])
@@ -61,7 +63,9 @@ async def reflect_on(ctx: ToolContext, run: str, session: str) -> dict[str, Json
     if not trace.text:
         return _outcome(0, 0, [f"the log of {session} holds nothing of run {run}"])
     if not trace.teaches:
-        return _outcome(0, 0, ["the user corrected nothing, no rule was shown, and no call had wrong arguments"])
+        return _outcome(
+            0, 0, ["the user corrected nothing, no rule was shown, and no call with wrong arguments was made right"]
+        )
     scope = Scope.user(ctx.principal)
     book = await ctx.services.db.run(lambda conn: playbook.read(conn, scope))
     question = Message(role="user", blocks=(TextBlock(text=_question(trace, book.bullets)),))

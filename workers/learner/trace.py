@@ -41,8 +41,9 @@ class Trace:
     whole session.
 
     `tools` counts, by tool, calls that succeeded, failed for a reason of their own, and failed for a passing one;
-    `calls` has the names of their arguments and, of calls with wrong arguments, what we said about them. `shown` are
-    the rules that were in the prompt. `unsupported`: the answer claims what no call did.
+    `calls` has the names of their arguments and, of calls with wrong arguments, what we said about them, which
+    `misuses` tells one by one. `shown` are the rules that were in the prompt. `unsupported`: the answer claims what no
+    call did.
     """
 
     text: str = ""
@@ -52,23 +53,38 @@ class Trace:
     untrusted: str = ""
     tools: dict[str, Outcomes] = field(default_factory=dict)
     calls: dict[str, str] = field(default_factory=dict)
+    misuses: list[Misuse] = field(default_factory=list)
     shown: frozenset[str] = frozenset()
     unsupported: bool = False
 
     @property
     def teaches(self) -> bool:
         """True if there is anything that a lesson may rest on."""
-        return bool(self.taught or self.shown or any(one.misused for one in self.tools.values()))
+        return bool(self.taught or self.shown or self.mended)
+
+    @property
+    def mended(self) -> list[Misuse]:
+        """Calls with wrong arguments that were made right later; how the others should be, nobody knows."""
+        return [one for one in self.misuses if one.worked_with is not None]
+
+
+@dataclass
+class Misuse:
+    """A call with wrong arguments: what we said of it, the names of its arguments, and of those that worked then."""
+
+    tool: str
+    said: str
+    had: tuple[str, ...]
+    worked_with: tuple[str, ...] | None = None
 
 
 @dataclass
 class Outcomes:
-    """How the calls of one tool ended. `misused` of the failed ones had wrong arguments."""
+    """How the calls of one tool ended."""
 
     done: int = 0
     failed: int = 0
     transient: int = 0
-    misused: int = 0
 
     @property
     def only_transient(self) -> bool:
@@ -89,6 +105,7 @@ def render(entries: Sequence[Stored], run: str, limit: int = LIMIT_CHARS) -> Tra
     parts = parts if asked and answered else []
     said: list[str] = []
     taught: list[str] = []
+    arguments: dict[str, tuple[str, ...]] = {}
     for value in mine:
         match value:
             case UserMessage() if not value.parent and not value.id.startswith(_SCHEDULED):
@@ -102,8 +119,9 @@ def render(entries: Sequence[Stored], run: str, limit: int = LIMIT_CHARS) -> Tra
             case Assistant():
                 for call in value.message.calls:
                     trace.calls[call.name] = " ".join([trace.calls.get(call.name, ""), *call.arguments])
+                    arguments[call.id] = tuple(call.arguments)
             case NodeEnded():
-                _count(trace, names.get(value.node, "unknown"), value)
+                _count(trace, names.get(value.node, "unknown"), value, arguments.get(value.node, ()))
             case Nudge() if value.reason == _UNSUPPORTED:
                 trace.unsupported = True
             case RunEnded() if _MARK.search(value.answer):
@@ -142,18 +160,22 @@ def _tool_names(values: Iterable[LogEntry]) -> dict[str, str]:
     return names
 
 
-def _count(trace: Trace, tool: str, ended: NodeEnded) -> None:
+def _count(trace: Trace, tool: str, ended: NodeEnded, arguments: tuple[str, ...]) -> None:
     result, outcomes = ended.result, trace.tools.setdefault(tool, Outcomes())
     code = result.error.code if result.error is not None else ""
     if result.state is NodeState.DONE:
         outcomes.done += 1
+        for misuse in trace.misuses:
+            if misuse.tool == tool and misuse.worked_with is None:
+                misuse.worked_with = arguments
     elif result.state in _TRANSIENT_STATES or code in _TRANSIENT_CODES:
         outcomes.transient += 1
     else:
         outcomes.failed += 1
         if code in _MISUSE and result.error is not None:
-            outcomes.misused += 1
-            trace.calls[tool] = f"{trace.calls.get(tool, '')} {_cut(result.error.message, _RESULT_CHARS)}"
+            said = _cut(result.error.message, _RESULT_CHARS)
+            trace.misuses.append(Misuse(tool, said, arguments))
+            trace.calls[tool] = f"{trace.calls.get(tool, '')} {said}"
 
 
 def _before(entries: Sequence[Stored], run: str) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from shared.errors import ModelError
 from shared.llm.model import Finish, Message, TextBlock, ToolCall
 from shared.playbook import Scope
 from shared.sql import playbook
+from workers.learner import reflect
 from workers.learner.guard import Evidence, refusal
 from workers.learner.proposals import AddRule, parse
 from workers.learner.trace import Trace, render
@@ -106,11 +107,56 @@ def _rule(text: str, when: str = "") -> AddRule:
     [
         "Guarda las citas con la etiqueta agenda.",
         "Las citas llevan la etiqueta agenda siempre.",
-        "Call note_save with title and text.",
     ],
 )
 def test_lessons_pass(text: str) -> None:
     assert judged(_rule(text), render(log(), "r1")) == ""
+
+
+def _misused(*, mended: bool) -> list[Stored]:
+    """A call whose arguments were wrong, and perhaps the next one, whose were right."""
+    wrong: list[LogEntry] = [
+        called("web_search", "n1", query="heat pumps", max=3),
+        returned("n1", "web_search: unknown argument max; did you mean count?", NodeState.FAILED, "bad_arguments"),
+    ]
+    right: list[LogEntry] = [called("web_search", "n2", query="heat pumps", count=3), returned("n2", "1. A page")]
+    return stored(asked("find three articles about heat pumps"), *wrong, *(right if mended else []), ended("Here."))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Call web_search with query and count.",
+        "Use count instead of max when calling web_search.",
+        "When calling web_search, provide the argument count as a number.",
+        "Llama a web_search con el argumento count.",
+    ],
+)
+def test_a_call_that_was_made_right_teaches_how(text: str) -> None:
+    assert judged(_rule(text, "web_search"), render(_misused(mended=True), "r1")) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "mended"),
+    [
+        ("Call web_search with the max parameter to get the number of results.", True),
+        ("Give web_search query and max arguments.", True),
+        ("Tell the user about the newest offers found by web_search first.", True),
+        ("Call web_search with query and count.", False),
+    ],
+)
+def test_what_was_wrong_or_never_made_right_teaches_nothing(text: str, mended: bool) -> None:
+    assert "misused tool" in judged(_rule(text, "web_search"), render(_misused(mended=mended), "r1"))
+
+
+def test_the_reflector_is_told_what_was_wrong_and_what_worked() -> None:
+    trace = render(_misused(mended=True), "r1")
+    assert trace.teaches
+    told = reflect._task(trace)
+    assert "unknown argument max; did you mean count?" in told
+    assert "Then it worked with: query, count." in told
+    assert "heat pumps" not in told
+    assert not render(_misused(mended=False), "r1").teaches
 
 
 @pytest.mark.parametrize(
