@@ -1,5 +1,8 @@
 """HTTP to public addresses only: a name is resolved here, every address of it checked, and the checked one connected.
 
+Public is not enough: this host and what stands beside it may have public addresses too, which a firewall keeps from
+others, not from us. So the address that we would connect from is looked at as well.
+
 Because the connection goes to an address and not to the name, an answer of the name server that changes between
 check and connect changes nothing. Name forms of private addresses (decimal, octal, mapped into IPv6) are what they
 resolve to.
@@ -22,13 +25,16 @@ from shared.errors import ModelError
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 """(host, port) -> textual addresses, in order of preference. Raises OSError when there are none."""
+Source = Callable[[str], str]
+"""Textual address -> the address of this host that a connection to it comes from; empty if there is no way to it."""
 
 PORTS = (80, 443, 8080, 8443)
 
 _MAX_TRIED = 4
 _UNICAST = ipaddress.IPv6Network("2000::/3")  # all that has been given out; the rest is reserved, or used privately
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-_ISATAP = (0x0000_5EFE, 0x0200_5EFE)
+_ISATAP, _ISATAP_BITS = 0x5EFE, 0xFCFF_FFFF  # two bits say whether it is unique, and for one
+_NETWORK_BITS = 64
 _SPECIAL = tuple(
     ipaddress.ip_network(network)
     for network in (
@@ -60,8 +66,7 @@ class Reach:
 
     def covers(self, address: Address) -> bool:
         """True for an address of a listed network."""
-        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-            address = address.ipv4_mapped
+        address = _unmapped(address)
         return any(address in ipaddress.ip_network(entry) for entry in self.private if "/" in entry)
 
 
@@ -74,11 +79,34 @@ def is_public(address: Address) -> bool:
         if address.ipv4_mapped is not None or address in _NAT64:
             return is_public(low)
         inner = [] if address.sixtofour is None else [address.sixtofour]
-        if int(address) >> 32 & 0xFFFF_FFFF in _ISATAP:
+        if int(address) >> 32 & _ISATAP_BITS == _ISATAP:
             inner.append(low)
         if address not in _UNICAST or not all(map(is_public, inner)):
             return False
     return not any(address.version == one.version and address in one for one in _SPECIAL)
+
+
+def is_near(address: Address, source: Address) -> bool:
+    """True for the host itself that connects from `source`, and for its IPv6 network, as which a /64 counts."""
+    address, source = _unmapped(address), _unmapped(source)
+    if address.version == 6 and source.version == 6:
+        return int(address) >> _NETWORK_BITS == int(source) >> _NETWORK_BITS
+    return address == source
+
+
+def _unmapped(address: Address) -> Address:
+    return (address.ipv4_mapped or address) if isinstance(address, ipaddress.IPv6Address) else address
+
+
+def system_source(address: str) -> str:
+    """What the operating system's routes say; nothing is sent."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((address, 9))
+            return str(probe.getsockname()[0])
+    except OSError:
+        return ""
 
 
 async def system_resolve(host: str, port: int) -> list[str]:
@@ -91,10 +119,12 @@ def _normal(host: str) -> str:
     return host.casefold().rstrip(".")
 
 
-async def checked_addresses(host: str, port: int, resolve: Resolve, reach: Reach) -> list[str]:
-    """Addresses of `host` that may be connected to at `port`: all of them public, or what `reach` lists.
+async def checked_addresses(
+    host: str, port: int, resolve: Resolve, reach: Reach, source: Source = system_source
+) -> list[str]:
+    """Addresses of `host` that may be connected to at `port`: all of them public and not near, or what `reach` lists.
 
-    Raises ModelError when the name has no address, any that is not public, or the port is not one of those allowed.
+    Raises ModelError when the name has no address, any that may not be reached, or the port is not among those allowed.
     """
     try:
         found = await resolve(host, port)
@@ -105,9 +135,9 @@ async def checked_addresses(host: str, port: int, resolve: Resolve, reach: Reach
     if reach.names(host):
         return found
     outside = [address for address in map(ipaddress.ip_address, found) if not reach.covers(address)]
-    if not all(is_public(address) for address in outside):
+    if not all(is_public(address) and not _is_beside(address, source) for address in outside):
         raise ModelError(
-            f"{host} is not on the public internet",
+            f"{host} is not on the public internet, or beside this host",
             hint="only public addresses can be fetched; the operator can list a host in web.allow_private",
             code="private_address",
         )
@@ -118,6 +148,11 @@ async def checked_addresses(host: str, port: int, resolve: Resolve, reach: Reach
             code="port_refused",
         )
     return found
+
+
+def _is_beside(address: Address, source: Source) -> bool:
+    ours = source(str(address))
+    return bool(ours) and is_near(address, ipaddress.ip_address(ours))
 
 
 @functools.cache
@@ -136,10 +171,12 @@ class PublicTransport(httpx.AsyncBaseTransport):
         reach: Reach = Reach(),
         *,
         resolve: Resolve = system_resolve,
+        source: Source = system_source,
         inner: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._reach = reach
         self._resolve = resolve
+        self._source = source
         self._inner = inner or httpx.AsyncHTTPTransport(verify=_tls(), limits=httpx.Limits(max_keepalive_connections=0))
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -149,7 +186,7 @@ class PublicTransport(httpx.AsyncBaseTransport):
             raise ModelError(f"{url.scheme or 'no scheme'}: only http and https can be fetched", code="bad_url")
         host = url.raw_host.decode("ascii")
         port = url.port or (443 if url.scheme == "https" else 80)
-        addresses = await checked_addresses(host, port, self._resolve, self._reach)
+        addresses = await checked_addresses(host, port, self._resolve, self._reach, self._source)
         for address in addresses[:_MAX_TRIED]:
             pinned = httpx.Request(
                 request.method,

@@ -48,6 +48,7 @@ GROUP = GroupSpec(
 
 _MAX_MATCHES = 400
 _MAX_LISTED = 20_000
+_MAX_SLASHES = 100
 _MARGIN_S = 0.5
 """So much earlier than the caller stops waiting, the programs are ended, so that there is an answer."""
 
@@ -100,11 +101,12 @@ async def shell_run(
     plan = await loop.run_in_executor(pool, prepare, ctx.settings, command, cwd)
     seconds = max(0.1, min(timeout_s, settings.timeout_s, ctx.remaining_s - _MARGIN_S))
     try:
-        return _told(await _run(ctx.settings, plan, boxed, seconds, stdin.encode("utf-8", "replace")), seconds)
+        ran = await _run(ctx, plan, boxed, seconds, stdin.encode("utf-8", "replace"))
     except OSError as error:
         raise ModelError(
             f"the command could not be started: {error.strerror or error}", hint="try again later", code="not_started"
         ) from error
+    return _told(ran, seconds)
 
 
 def _boxed(settings: ShellSettings) -> bool:
@@ -118,23 +120,34 @@ def _boxed(settings: ShellSettings) -> bool:
 
 
 def prepare(settings: Settings, command: str, cwd: str) -> Plan:
-    """Judges a command line and finds its programs and files. Raises ModelError that says what is not allowed."""
+    """Judges a command line and finds its programs and files. Raises ModelError that says what is not allowed.
+
+    `env` of the plan holds what keeps git from the repository as it is now; see `_guard`.
+    """
     base, relative = paths.contained(settings.workspace.dir, cwd or ".")
     os.close(paths.open_beneath(base, relative, folder=True))
     pipelines = []
     for pipeline in parse(command):
         commands = tuple(_prepared(settings, base, relative, words) for words in pipeline.commands)
         pipelines.append((pipeline.after, commands))
-    env = environment(settings.shell, base)
-    programs = (argv[0] for _, commands in pipelines for argv in commands)
-    if git := next((one for one in programs if PurePosixPath(one).name == "git"), ""):
-        env |= shell_git.guarded(git, base, base / relative, env)
-    return Plan(base, relative, tuple(pipelines), env)
+    programs = [argv for _, commands in pipelines for argv in commands]
+    return Plan(base, relative, tuple(pipelines), _guard(settings.shell, base, relative, programs))
+
+
+def _guard(settings: ShellSettings, base: Path, folder: Path, commands: Iterable[Sequence[str]]) -> dict[str, str]:
+    """The environment for programs, of which git is kept from what the repository in `folder` names."""
+    env = environment(settings, base)
+    gits = [argv for argv in commands if PurePosixPath(argv[0]).name == "git"]
+    if gits:
+        env |= shell_git.guarded(gits[0][0], base, base / folder, env, (argv[1] for argv in gits if argv[1:]))
+    return env
 
 
 def _prepared(every: Settings, base: Path, folder: Path, words: Sequence[Word]) -> tuple[str, ...]:
     settings, name = every.shell, words[0].text
     argv = [name, *(text for word in words[1:] for text in _expanded(base, folder, word))]
+    if not shell_rules.exact(argv, settings.allow):
+        argv = shell_git.plain(argv)
     program = _program(settings, base, name)
     real = Path(os.path.realpath(program)).name if program else ""
     if why := shell_rules.permitted(argv, settings.allow, settings.deny, real):
@@ -191,6 +204,8 @@ def _matches(base: Path, folder: Path, parts: Sequence[str], *, folders: bool) -
 
 
 def _inside(base: Path, folder: Path, argument: str, protected: Sequence[str]) -> None:
+    if argument.count("/") > _MAX_SLASHES:
+        raise refused(f"a path in its arguments goes through more than {_MAX_SLASHES} folders")
     try:
         _, relative = paths.contained(base, str(folder / argument))
     except ModelError as error:
@@ -243,10 +258,13 @@ def environment(settings: ShellSettings, base: Path) -> dict[str, str]:
     return env
 
 
-async def _run(settings: Settings, plan: Plan, boxed: bool, seconds: float, stdin: bytes) -> processes.Ran:
-    """Runs the pipelines of a line one after the other, within the bounds of one."""
-    shell, loop = settings.shell, asyncio.get_running_loop()
-    writable = tuple(plan.base / one for one in settings.workspace.writable)
+async def _run(ctx: ToolContext, plan: Plan, boxed: bool, seconds: float, stdin: bytes) -> processes.Ran:
+    """Runs the pipelines of a line one after the other, within the bounds of one.
+
+    Git is guarded anew behind others, which may have brought another repository.
+    """
+    shell, loop = ctx.settings.shell, asyncio.get_running_loop()
+    writable = tuple(plan.base / one for one in ctx.settings.workspace.writable)
     box = sandbox.Sandbox(plan.base, writable, shell.path, shell.network)
     until = loop.time() + seconds
     total = processes.Ran()
@@ -255,13 +273,17 @@ async def _run(settings: Settings, plan: Plan, boxed: bool, seconds: float, stdi
         for after, commands in plan.pipelines:
             if after == "&&" and total.code != 0:
                 continue
+            env = plan.env
+            if after:
+                at = (shell, plan.base, plan.folder, commands)
+                env = await loop.run_in_executor(ctx.services.blocking, _guard, *at)
             if boxed:
                 commands = tuple(tuple(box.around(argv, plan.base / plan.folder)) for argv in commands)
             used = len(total.stdout) + len(total.stderr)
             ran = await processes.run(
                 commands,
                 folder=folder,
-                env=plan.env,
+                env=env,
                 limits=processes.Limits(
                     max(0.05, until - loop.time()),
                     max(0, shell.output_bytes - used),
@@ -281,7 +303,7 @@ async def _run(settings: Settings, plan: Plan, boxed: bool, seconds: float, stdi
     return total
 
 
-_CONTROLS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
+_CONTROLS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def _text(data: bytes) -> str:

@@ -12,9 +12,10 @@ There is no shell: `|`, `&&` and `;` are carried out by us, and `*`, `?`, `[…]
 look up inside the workspace. Everything else that would mean something to a shell is refused rather than passed on as
 text, so that a line never does less, or something else, than what its writer meant: variables and substitutions,
 backticks, backslashes, redirections and here-documents, subshells and groups, `&`, `||`, `|&`, braces, comments,
-history, home folders, assignments, line breaks and all other control characters. Characters that look like operators
-but are none (full width, typographic) are refused outside quotes, invisible ones everywhere. Inside single quotes
-everything visible stands for itself; inside double quotes `$`, backtick and a backslash before `$ ` " \\` are refused.
+history (any `!` but in `[!…]`, and at the end of a word, where it has none), home folders, assignments, line breaks and
+all other control characters. Characters that look like operators but are none (full width, typographic) are refused
+outside quotes, invisible ones everywhere. Inside single quotes everything visible stands for itself; inside double
+quotes `$`, backtick and a backslash before `$ ` " \\` are refused.
 """
 
 from __future__ import annotations
@@ -189,7 +190,7 @@ def _visible(char: str) -> None:
 
 def _bare(scan: _Scan, char: str) -> None:
     _visible(char)
-    if char in _WHY:
+    if char in _WHY and not (char == "!" and _plain(scan)):
         raise refused(f"unquoted {char}", hint=_WHY[char])
     before = scan.text[-1] if scan.text else ""
     if char == "#" and not scan.open:
@@ -198,10 +199,15 @@ def _bare(scan: _Scan, char: str) -> None:
         raise refused("home folders are not known", hint="use a path relative to the workspace")
     if char in _GLOB:
         scan.add(char, glob=True)
-    elif char in _BARE or (char.isalnum() and unicodedata.normalize("NFKC", char) == char):
+    elif char in _BARE or char == "!" or (char.isalnum() and unicodedata.normalize("NFKC", char) == char):
         scan.add(char)
     else:
         raise refused(f"unquoted {char!r} (U+{ord(char):04X})", hint="put it in quotes if it is meant as text")
+
+
+def _plain(scan: _Scan) -> bool:
+    """Whether a `!` here is no history to a shell: it negates a set of characters, or ends a word."""
+    return scan.pattern[-1:] == ["["] or (scan.open and scan.line[scan.at + 1 : scan.at + 2] in ("", " "))
 
 
 def _quoted(scan: _Scan, quote: str) -> None:

@@ -2,12 +2,14 @@
 
 A rule is words, of which each is a glob over the word at its place: `git log` speaks about every command that begins
 with these two, `ls` (or `ls *`) about every `ls`. To permit, the words must match as they are; to deny, case does not
-count and other words may stand between, so that `git push` also denies `git -C x push`.
+count, other words may stand between, and long options may be cut short or have a value, so that `git push` also denies
+`git -C x push`, and `git log --all` denies `git log --al`.
 
-Some commands can do anything: interpreters, what starts other programs, options that name a program to run or a list
-of files to open, or that follow links. No rule permits these by a prefix or a glob: only one that is, word for word,
-the command itself. And since nobody knows what all programs can do, a glob in the place of the program (`*`, `g*`)
-speaks only about those whose options are known here; others must be named.
+Some commands can do anything: interpreters, what starts other programs, options that name a program to run or a list of
+files to open, or that follow links. No rule permits these by a prefix or a glob: only one that is, word for word, the
+command itself. Such a rule has no glob, since there may be a file that is called like it. And since nobody knows what
+all programs can do, a glob in the place of the program (`*`, `g*`) speaks only about those whose options are known
+here; others must be named.
 """
 
 from __future__ import annotations
@@ -18,41 +20,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final, Literal
 
-
-def _set(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_INTERPRETERS: Final = _set(
-    "ash awk bash bun busybox clisp crash csh dash dc deno ebb elvish erl expect fish gawk gdb ghc ghci gimp gjs "
-    "gnuplot groovy guile irb iex java jjs jrunscript jshell julia ksh lldb lua luajit m4 mawk mariadb mksh mono "
-    "msfconsole mysql nawk node nodejs nu octave osascript perl php posh psql pwsh pypy python r racket rbash rscript "
-    "ruby sash scala sh slsh sqlite sqlplus swift tclsh toybox wish yash zsh"
-)
-_STARTERS: Final = _set(
-    "aa-exec ansible ansible-playbook apt apt-get at bash-static batch bazel bpftrace bundle bwrap c++ c89 c99 cabal "
-    "capsh cargo cc chroot chrt choom clang clang++ cmake composer cpan cpulimit crontab dbus-run-session dnf docker "
-    "doas dotnet dpkg easy_install entr env exec fakeroot fd fdfind find2perl firejail flatpak flock fzf g++ gcc gem "
-    "go gradle gtester hyperfine ip ionice just kubectl ld ld-linux ld-linux-aarch64 ld-linux-x86-64 lldb logrotate "
-    "logsave ltrace make meson mount multitime mvn newgrp nice ninja nix nix-shell nohup npm npx nsenter numactl "
-    "openvt parallel perf pip pipx pkexec pnpm podman poetry prlimit proot pytest rake rlwrap rpm run-mailcap "
-    "run-parts runcon runuser script service setarch setlock setpriv setsid sg snap softlimit sshpass "
-    "start-stop-daemon stdbuf strace su sudo systemctl systemd-run taskset tclsh terraform time timeout torsocks tox "
-    "tsocks unshare uv uvx vagrant valgrind watch xargs xdg-open xdotool xvfb-run yarn yum zypper"
-)
-_PAGERS_AND_EDITORS: Final = _set(
-    "bat batcat delta dialog ed elinks emacs emacsclient ex helix hx info jed joe journalctl less lesspipe links lynx "
-    "man mc mcedit micro more most mutt nano ncdu nvim pg pico pinfo ranger rview rvim screen tig tmux vi view vigr "
-    "vim vimdiff vipw w3m zathura zless zmore"
-)
-_CARRIERS: Final = _set(
-    "7z 7za 7zr aria2c ar bsdtar busctl cpio curl dd debugfs ffmpeg ftp gdbus http https install lftp ln lwp-request "
-    "mail mailx mkfifo mknod mosquitto_pub mount nc ncat ncftp netcat nmap openssl openvpn pandoc patch pax pdflatex "
-    "pdftex latex latexmk lualatex psftp rclone redis-cli restic rsync rsync-ssl scp sendmail sftp smbclient socat ssh "
-    "ssh-agent ssh-keygen ssh-keyscan tar tcpdump telnet tex tftp tshark unsquashfs unzip wget wget2 xelatex xetex zip"
-)
-_LAUNCHERS: Final = _INTERPRETERS | _STARTERS | _PAGERS_AND_EDITORS | _CARRIERS
-_VERSION = re.compile(r"[-0-9.]+$")
+from workers.tools.shell_programs import launches, names
 
 
 @dataclass(frozen=True)
@@ -68,76 +36,86 @@ class _Escapes:
     """Whole options that are beginnings of one in `long`, which GNU programs would take for it otherwise."""
 
 
-_SUMS: Final = _Escapes(_set("check"), "c")
-_GREP: Final = _Escapes(_set("dereference-recursive"), "R")
+_SUMS: Final = _Escapes(names("check"), "c")
 _UNKNOWN: Final = _Escapes(
-    _set(
+    names(
         "checkpoint-action command compress-program dereference editor eval exec exec-batch exec-path expression "
         "ext-diff files-from files0-from filter follow follow-links follow-symlinks init-file interpreter load "
         "open-files-in-pager pager plugin pre preprocessor receive-pack require rsh rsh-command shell to-command "
         "upload-pack use-compress-program"
     ),
-    words=_set("-exec -execdir -ok -okdir -delete"),
+    words=names("-exec -execdir -ok -okdir -delete"),
 )
-_PLAIN: Final = _set(
-    "basename cat cmp column comm cut dirname echo expr fmt fold head id join mkdir mv nl od paste printf pwd "
-    "readlink realpath rev rm rmdir seq tac tail tee test touch tr true uname uniq whoami xxd"
+_TELLING = re.compile(
+    r"--(?!no-)([a-z]+-)*(browser|cmd|command|editor|eval|exec|hook|interpreter|pager|plugins?|preload|rsh|script|shell"
+    r"|viewer)(-[a-z]+)*(=.*)?|-exec=.*",
+    re.I | re.S,
+)
+"""What options of a program that is not known are called when they name something to run."""
+_PLAIN: Final = names(
+    "basename cat cmp column comm cut dirname echo egrep expr fgrep fmt fold grep head id join mkdir nl od paste "
+    "printf pwd readlink realpath rev rm rmdir seq tac tail tee test touch tr true uname uniq whoami xxd"
 )
 _BY_PROGRAM: Final[dict[str, _Escapes]] = {
-    "chmod": _Escapes(_set("dereference"), "LH"),
-    "cp": _Escapes(_set("dereference keep-directory-symlink symbolic-link"), "LHs"),
-    "date": _Escapes(_set("set"), "s", value="dfIr"),
-    "du": _Escapes(_set("dereference dereference-args files0-from"), "DHL"),
-    "file": _Escapes(_set("compile files-from magic-file uncompress"), "fmCzZ"),
+    "chmod": _Escapes(names("dereference"), "LH"),
+    **dict.fromkeys(names("b2sum cksum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum"), _SUMS),
+    "cp": _Escapes(names("backup dereference keep-directory-symlink parents suffix symbolic-link"), "LHSbs", value="t"),
+    "date": _Escapes(names("set"), "s", value="dfIr"),
+    "diff": _Escapes(names("paginate"), "l"),
+    "du": _Escapes(names("dereference dereference-args files0-from"), "DHL"),
+    "file": _Escapes(names("compile files-from magic-file uncompress"), "fmCzZ"),
     "find": _Escapes(
-        words=_set("-exec -execdir -ok -okdir -delete -fls -fprint -fprint0 -fprintf -files0-from -follow -L -H")
+        words=names("-exec -execdir -ok -okdir -delete -fls -fprint -fprint0 -fprintf -files0-from -follow -L -H")
     ),
-    "grep": _GREP,
-    "egrep": _GREP,
-    "fgrep": _GREP,
-    "ls": _Escapes(_set("dereference dereference-command-line dereference-command-line-symlink-to-dir"), "LH"),
-    "md5sum": _SUMS,
-    "rg": _Escapes(_set("follow hostname-bin pre pre-glob search-zip"), "Lz"),
-    "sha1sum": _SUMS,
-    "sha256sum": _SUMS,
-    "sha512sum": _SUMS,
-    "shuf": _Escapes(_set("output random-source"), "o"),
-    "sort": _Escapes(_set("compress-program files0-from output random-source temporary-directory"), "oT"),
-    "split": _Escapes(_set("filter")),
-    "stat": _Escapes(_set("dereference"), "L"),
-    "tree": _Escapes(_set("fromfile fromtabfile gitfile infofile"), "loR"),
-    "wc": _Escapes(_set("files0-from")),
+    "ls": _Escapes(names("dereference dereference-command-line dereference-command-line-symlink-to-dir"), "LH"),
+    "mv": _Escapes(names("backup suffix"), "Sb", value="t"),
+    "rg": _Escapes(names("follow hostname-bin pre pre-glob search-zip"), "Lz"),
+    "shuf": _Escapes(names("output random-source"), "o"),
+    "sort": _Escapes(names("compress-program files0-from output random-source temporary-directory"), "oT"),
+    "stat": _Escapes(names("dereference"), "L"),
+    "tree": _Escapes(names("fromfile fromtabfile gitfile infofile"), "loR"),
+    "wc": _Escapes(names("files0-from")),
     **dict.fromkeys(_PLAIN, _Escapes()),
 }
 _GIT: Final = _Escapes(
-    _set(
-        "alternate-refs config-env contents exec exec-path ext-diff filters git-dir ignore-revs-file "
-        "ignore-submodules no-index open-files-in-pager output output-directory paginate receive-pack "
-        "recurse-submodules remerge-diff separate-git-dir show-signature submodule template textconv upload-pack "
-        "work-tree"
+    names(
+        "alternate-refs config-env contents diff-merges exec exec-path ext-diff filters git-dir help ignore-revs-file "
+        "ignore-submodules no-index open-files-in-pager output output-directory paginate pathspec-from-file "
+        "receive-pack recurse-submodules remerge-diff separate-git-dir show-signature submodule template textconv "
+        "upload-pack work-tree"
     ),
-    harmless=_set("text"),
+    harmless=names("text"),
 )
-_GIT_COMMANDS: Final = _set(
+_GIT_COMMANDS: Final = names(
     "add annotate blame branch cat-file check-ignore checkout commit count-objects describe diff diff-files "
     "diff-index diff-tree for-each-ref grep init log ls-files ls-tree merge-base mv name-rev reflog reset restore "
     "rev-list rev-parse rm shortlog show show-branch show-ref stash status switch tag version whatchanged"
 )
-_GIT_WRITERS: Final = _set("add checkout commit init mv reset restore rm stash switch")
+_GIT_WRITERS: Final = names("add checkout commit init mv reset restore rm stash switch")
 _SED_ADDRESS: Final = r"(\d+|\$|/(?:[^/\\]|\\[^/])+/)"
 _SED_SCRIPT = re.compile(
     rf"({_SED_ADDRESS}(,{_SED_ADDRESS})?)?!?[pdq=]|s(?P<by>[/|#,])((?!(?P=by)).)*(?P=by)((?!(?P=by)).)*(?P=by)[gpiI0-9]*"
 )
-_SED_FLAGS: Final = _set("-n -E -r -s --quiet --silent --")
-_NO_FILES: Final = _set("echo printf tr basename dirname seq expr")
-_KNOWN: Final = frozenset(_BY_PROGRAM) | _set("diff git sed")
-_WRITERS: Final = _set("chmod cp mkdir mv rm rmdir split tee touch")
-_DATE_VALUES: Final = _set("-d -f -r --date --file --reference")
+_SED_FLAGS: Final = names("-n -E -r -s --quiet --silent --")
+_NO_FILES: Final = names("echo printf tr basename dirname seq expr")
+_KNOWN: Final = frozenset(_BY_PROGRAM) | names("git sed")
+_WRITERS: Final = names("chmod cp mkdir mv rm rmdir tee touch")
+_DATE_VALUES = re.compile(r"-[uR]*[dfr]|--(date|file|reference)")
 _WRITES_SECOND: Final = {
-    "uniq": _set("-f -s -w --skip-fields --skip-chars --check-chars"),
-    "xxd": _set("-c -g -l -n -o -s -cols -len -seek"),
+    "uniq": re.compile(r"-[cdDiuz]*[fsw]|--(skip-fields|skip-chars|check-chars)"),
+    "xxd": re.compile(r"-([cglnos]|cols|len|seek)"),
 }
 """Programs whose second operand is written, with the options whose value is the next word."""
+_GREPS: Final = names("grep egrep fgrep")
+_GREP_VALUES: Final = names(
+    "after-context before-context binary-files devices directories exclude exclude-dir include label max-count"
+)
+_GREP_FLAGS: Final = names(
+    "basic-regexp byte-offset color colour context count extended-regexp files-with-matches files-without-match "
+    "fixed-strings ignore-case initial-tab invert-match line-buffered line-number line-regexp no-filename "
+    "no-ignore-case no-messages null null-data only-matching perl-regexp quiet recursive silent text with-filename "
+    "word-regexp"
+)
 _DIFF_FLAG = re.compile(r"-[rquNaybBEidwstTpc]+|--(recursive|brief|new-file|text|side-by-side|unified)|--[a-z-]+=.*")
 _DELIMITERS: Final = {
     "column": r"(-[so]|--separator=|--output-separator=)?/",
@@ -163,14 +141,14 @@ def permitted(argv: Sequence[str], allow: Iterable[str], deny: Iterable[str], re
             return f"patterns in shell.allow speak only about programs that are known here; a rule must name {argv[0]}"
         programs = sorted({rule[0] for rule in rules if rule})
         return f"no rule of shell.allow permits `{' '.join(argv[:2])[:80]}`; there are rules for {', '.join(programs)}"
-    if (risk := _risk(argv)) or (risk := _launches(real)):
+    if risk := _risk(argv) or _launches(real):
         return f"{risk}, which only a rule that is exactly this command may permit"
     return None
 
 
 def exact(argv: Sequence[str], allow: Iterable[str]) -> bool:
-    """Whether a rule is, word for word, this command."""
-    return any(rule.split() == [*argv] for rule in allow)
+    """Whether a rule is, word for word, this command; a pattern is none, since files may be called like one."""
+    return any(rule.split() == [*argv] and not re.search(r"[*?\[]", rule) for rule in allow)
 
 
 def _permits(rule: Sequence[str], argv: Sequence[str]) -> bool:
@@ -190,15 +168,17 @@ def _denies(rule: Sequence[str], argv: Sequence[str]) -> bool:
     first = next(words, "")
     if not rule or not fnmatchcase(first, rule[0].casefold()):
         return False
-    return all(any(fnmatchcase(word, part.casefold()) for word in words) for part in rule[1:])
+    return all(any(_says(word, part.casefold()) for word in words) for part in rule[1:])
+
+
+def _says(word: str, part: str) -> bool:
+    """Whether a word is what a rule denies: long options may be cut short, and have a value behind them."""
+    name = word.partition("=")[0]
+    return fnmatchcase(word, part) or (len(name) > 2 and word.startswith("--") and part.startswith(name))
 
 
 def _launches(program: str) -> str:
-    name = program.casefold()
-    variants = {name, _VERSION.sub("", name), name.partition(".")[0], name.partition("-")[0]}
-    if variants & _LAUNCHERS or name.startswith("git-"):  # python3.11, nc.openbsd, python3-dbg
-        return f"{program} can start any program or reach any file"
-    return ""
+    return f"{program} can start any program or reach any file" if launches(program) else ""
 
 
 def _risk(argv: Sequence[str]) -> str:
@@ -214,24 +194,24 @@ def _risk(argv: Sequence[str]) -> str:
         return f"a second name makes {program} write that file"
     if program == "date" and any(not one.startswith("+") for one in _operands(args, _DATE_VALUES)):
         return "a word that is no +format sets the clock"
-    if program == "diff":
-        bound = _dereferences_not(args)
-        escapes = _Escapes(_set("paginate") if bound else _set("paginate recursive"), "l" if bound else "lr")
-        hint = "" if bound else " (-r needs --no-dereference: it would follow links)"
-        return (found := _escape(escapes, args)) and found + hint
-    if program not in _BY_PROGRAM and (code := next((arg for arg in args if re.match("-[ce]", arg)), "")):
+    if program not in _BY_PROGRAM and (code := next((arg for arg in args if _tells(arg)), "")):
         return f"it has {code[:40]}"
     return _escape(_BY_PROGRAM.get(program, _UNKNOWN), args)
 
 
-def _operands(args: Sequence[str], values: frozenset[str]) -> list[str]:
-    """The words that are no options, and not the value of one of those in `values`."""
+def _tells(word: str) -> bool:
+    """Whether a word tells a program that is not known what to run, or where more words stand."""
+    return re.match("-[ce]|@.", word) is not None or _TELLING.fullmatch(word) is not None
+
+
+def _operands(args: Sequence[str], values: re.Pattern[str]) -> list[str]:
+    """The words that are no options, and not the value of one that `values` matches."""
     found: list[str] = []
     words = iter(args)
     for word in words:
         if word == "--":
             return [*found, *words]
-        if word in values:
+        if values.fullmatch(word):
             next(words, None)
         elif word == "-" or not word.startswith("-"):
             found.append(word)
@@ -268,7 +248,7 @@ def _git(args: Sequence[str]) -> str:
         return f"git {args[0][:40] if args else ''} can start programs that its configuration names"
     if args[0] == "grep" and any(re.match(r"-[A-Za-z0-9]*O", arg) for arg in args[1:]):
         return "it has -O, a pager"
-    if any(re.search(r"%[-+ ]?(G|\(trailers)|%\(signature", arg) for arg in args):
+    if any(re.search(r"%[-+ ]?(G|\(\*?([a-z]+:)?(trailers|signature))", arg) for arg in args):
         return "its format starts a program"
     return _escape(_GIT, args[1:])
 
@@ -287,6 +267,8 @@ def follows(argv: Sequence[str]) -> Literal["", "all", "same"]:
     """Which links in folders that it is given a program reads or writes through: all, or those named like a source."""
     if argv[0] == "diff":
         return "" if _dereferences_not(argv[1:]) else "all"
+    if argv[0] in _GREPS:
+        return "all" if any(re.match("--de|-[^-]*R", arg) for arg in argv[1:]) else ""
     if argv[0] != "cp":
         return ""
     merges = any(re.match("-[^-]*T|--no-t", arg) for arg in argv[1:])
@@ -310,6 +292,8 @@ def paths_in(argv: Sequence[str]) -> Iterator[str]:
     if program in _NO_FILES:
         return
     skipped = _script(argv)
+    if program in _GREPS and len(_grepped(argv)) < 2:
+        yield "."  # where it may look if no place is named
     separators = _SEPARATORS if program in _KNOWN else _ALL_SEPARATORS
     for at, arg in enumerate(argv[1:], 1):
         if at == skipped or (program in _DELIMITERS and re.fullmatch(_DELIMITERS[program], arg)):
@@ -329,13 +313,28 @@ def _script(argv: Sequence[str]) -> int:
     """Where the pattern of a grep or the script of a sed stands; 0 if it is not sure to be one."""
     if argv[0] == "sed":
         return next((at for at, arg in enumerate(argv[1:], 1) if arg not in _SED_FLAGS), 0)
-    if argv[0] not in ("grep", "egrep", "fgrep"):
-        return 0
-    for arg in argv[1:]:
+    return next(iter(_grepped(argv)), 0) if argv[0] in _GREPS else 0
+
+
+def _grepped(argv: Sequence[str]) -> list[int]:
+    """The places of a grep's operands, read as getopt does; none where an option has the patterns, or may have."""
+    found: list[int] = []
+    at = 1
+    while at < len(argv):
+        arg = argv[at]
+        if arg == "--":
+            return [*found, *range(at + 1, len(argv))]
         if arg.startswith("--"):
-            name = arg[2:].split("=", 1)[0]
-            if name and any(option.startswith(name) for option in ("regexp", "file", "exclude-from")):
-                return 0
-        elif arg.startswith("-") and re.search("[ef]", arg):
-            return 0
-    return next((at for at, arg in enumerate(argv[1:], 1) if not arg.startswith("-")), 0)
+            name, equals, _ = arg[2:].partition("=")
+            if name not in _GREP_VALUES and name not in _GREP_FLAGS:
+                return []
+            at += name in _GREP_VALUES and not equals
+        elif arg.startswith("-") and len(arg) > 1:
+            letter = re.search("[efABCDXdm]", arg)
+            if letter and letter[0] in "ef":
+                return []
+            at += letter is not None and letter.end() == len(arg)
+        else:
+            found.append(at)
+        at += 1
+    return found

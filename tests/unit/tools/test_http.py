@@ -6,17 +6,19 @@ import asyncio
 import gzip
 import ipaddress
 import socket
+from collections.abc import Callable
 from typing import Any
 
 import httpx
 import pytest
 
 from shared.errors import ModelError
+from tests.unit.tools.conftest import Bench
 from tests.unit.tools.hostile import cases
 from tests.unit.tools.test_web import answering, served, to
 from workers.tools import http
 from workers.tools.http import MAX_REDIRECTS, Page, fetch, parse_url
-from workers.tools.public_net import PublicTransport, Reach, is_public
+from workers.tools.public_net import PublicTransport, Reach, is_near, is_public, system_source
 
 HOSTILE, BENIGN = cases("urls.txt")[""], cases("urls_benign.txt")[""]
 NAMES = {
@@ -39,7 +41,14 @@ NAMES = {
     "empty.test": [],
     "six4.test": ["2002:808:808::1"],
     "isatappublic.test": ["2600:1f00::5efe:808:808"],
+    "self.test": ["93.184.216.99"],
+    "beside.test": ["2606:4700:5::80"],
 }
+
+
+def source(address: str) -> str:
+    """The host of these tests has public addresses itself."""
+    return "93.184.216.99" if "." in address or address.startswith("::ffff:") else "2606:4700:5::7"
 
 
 async def resolve(host: str, port: int) -> list[str]:
@@ -70,7 +79,7 @@ async def fetched(url: str, wire: Wire, monkeypatch: pytest.MonkeyPatch, **reach
     """Fetches with a network that is not there."""
 
     def transport(reach: Reach, *, resolve: Any) -> PublicTransport:
-        return PublicTransport(reach, resolve=resolve, inner=wire)
+        return PublicTransport(reach, resolve=resolve, source=source, inner=wire)
 
     monkeypatch.setattr(http, "PublicTransport", transport)
     bounds: dict[str, Any] = {"seconds": 5.0, "max_bytes": 1000, "reach": Reach(**reach), "resolve": resolve}
@@ -206,10 +215,39 @@ def test_a_listed_network_may_be_reached_at_any_port(monkeypatch: pytest.MonkeyP
     asyncio.run(main())
 
 
+@pytest.mark.parametrize(
+    ("address", "ours", "near"),
+    [
+        ("93.184.216.34", "93.184.216.34", True),
+        ("93.184.216.34", "93.184.216.35", False),
+        ("::ffff:93.184.216.34", "::ffff:93.184.216.34", True),
+        ("::ffff:93.184.216.34", "93.184.216.34", True),
+        ("::ffff:93.184.216.34", "::ffff:10.0.0.1", False),
+        ("2606:4700:5::1", "2606:4700:5::7", True),
+        ("2606:4700:5:0:ffff:ffff:ffff:ffff", "2606:4700:5::7", True),
+        ("2606:4700:5:1::7", "2606:4700:5::7", False),
+        ("2606:4700:5::7", "93.184.216.34", False),
+    ],
+)
+def test_what_is_beside_this_host(address: str, ours: str, near: bool) -> None:
+    assert is_near(ipaddress.ip_address(address), ipaddress.ip_address(ours)) is near
+
+
+def test_a_host_beside_this_one_may_be_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    wire = Wire()
+    assert asyncio.run(fetched("http://beside.test/", wire, monkeypatch, private=("beside.test",))).text == "ok"
+    assert asyncio.run(fetched("http://self.test/", wire, monkeypatch, private=("93.184.216.99/32",))).text == "ok"
+
+
+def test_where_a_connection_would_come_from() -> None:
+    assert system_source("127.0.0.1") == "127.0.0.1"
+    assert system_source("nowhere") == ""
+
+
 def test_a_network_that_is_none_is_a_wrong_setting() -> None:
     from pydantic import ValidationError
 
-    from shared.settings import WebSettings
+    from shared.tool_settings import WebSettings
 
     with pytest.raises(ValidationError, match="does not appear to be"):
         WebSettings(allow_private=("10.0.0/8x",))
@@ -243,7 +281,7 @@ def test_cookies_and_proxies_of_others_are_not_used(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("encoding", ["br", "deflate", "zstd", "gzip, gzip"])
-def test_encodings_that_were_not_asked_for_are_refused(make_bench: Any, encoding: str) -> None:
+def test_encodings_that_were_not_asked_for_are_refused(make_bench: Callable[..., Bench], encoding: str) -> None:
     async def main() -> None:
         body = gzip.compress(b"x")
         async with served(page=answering(body, "text/plain", **{"Content-Encoding": encoding})) as port:
@@ -255,7 +293,7 @@ def test_encodings_that_were_not_asked_for_are_refused(make_bench: Any, encoding
     assert caught.value.code == "bad_response"
 
 
-def test_the_smaller_bound_holds(make_bench: Any) -> None:
+def test_the_smaller_bound_holds(make_bench: Callable[..., Bench]) -> None:
     async def main() -> None:
         async with served(page=answering("x" * 500, "text/plain")) as port:
             bench = make_bench(web={"allow_private": ("127.0.0.1",), "max_bytes": 400})

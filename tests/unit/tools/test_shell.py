@@ -10,8 +10,9 @@ import pytest
 
 from shared.errors import ModelError
 from shared.settings import Settings
+from tests.unit.tools.conftest import Bench
 from tests.unit.tools.hostile import cases, populate
-from workers.tools import shell
+from workers.tools import sandbox, shell
 from workers.tools.shell_grammar import Pipeline, Word, parse
 from workers.tools.shell_rules import follows, paths_in, permitted
 
@@ -40,8 +41,8 @@ def _refused(prepare: Callable[..., shell.Plan], line: str, **rules: Any) -> boo
 
 
 def test_the_collections_are_large_enough() -> None:
-    assert sum(map(len, HOSTILE.values())) >= 1_000
-    assert len(BENIGN) >= 200
+    assert sum(map(len, HOSTILE.values())) >= 1_400
+    assert len(BENIGN) >= 270
 
 
 def test_no_hostile_line_gets_through_the_shipped_rules(prepare: Callable[..., shell.Plan]) -> None:
@@ -80,7 +81,11 @@ def test_harmless_lines_run(prepare: Callable[..., shell.Plan]) -> None:
         ("rm a.txt", "no rule of shell.allow permits `rm a.txt`"),
         ("find . -delete", "it has -delete"),
         ("cat ../x", "leads outside the workspace"),
+        ("cat " + "a/" * 200, "more than 100 folders"),
         ("diff -r . sub", "--no-dereference"),
+        ("grep -R one .", "grep with -r"),
+        ("grep - ../x", "leads outside the workspace"),
+        ("git blame --help", "it has --help"),
         ("ls；id", "U+FF1B"),
     ],
 )
@@ -143,6 +148,14 @@ def test_a_path_is_judged_from_the_folder(prepare: Callable[..., shell.Plan]) ->
         ("git -C x push", ["git *"], ["git push"], False),
         ("git log --all", ["git log"], ["git * --all"], False),
         ("git log", ["git log"], ["git push"], True),
+        ("git log --al", ["git log"], ["git log --all"], False),
+        ("git log --all=x", ["git log"], ["git log --all"], False),
+        ("git log --allx", ["git log"], ["git log --all"], True),
+        ("git log -- a", ["git log"], ["git log --all"], True),
+        ("bash *", ["bash *"], [], False),
+        ("python3 *.py", ["python3 *.py"], [], False),
+        ("python3 a?.py", ["python3 a?.py"], [], False),
+        ("python3 [a].py", ["python3 [a].py"], [], False),
         ("python3 a.py", ["python3 *"], [], False),
         ("python3 a.py", ["python3 a.py"], [], True),
         ("python3 a.py b", ["python3 a.py"], [], False),
@@ -159,10 +172,24 @@ def test_a_path_is_judged_from_the_folder(prepare: Callable[..., shell.Plan]) ->
         ("tee x", ["tee"], [], True),
         ("date -d tomorrow +%d", ["date"], [], True),
         ("date 01010000", ["date"], [], False),
+        ("date -ud now +%d", ["date"], [], True),
+        ("date -Id now", ["date"], [], False),
         ("uniq -f 1 x", ["uniq"], [], True),
         ("uniq -f 1 x y", ["uniq"], [], False),
         ("xxd -l 32 x", ["xxd"], [], True),
         ("xxd -ps x y", ["xxd"], [], False),
+        ("uniq -cf 1 x", ["uniq"], [], True),
+        ("uniq -cf 1 x y", ["uniq"], [], False),
+        ("uniq -fc 1 x", ["uniq"], [], False),
+        ("cp -tbin x", ["cp"], [], True),
+        ("cp -btbin x", ["cp"], [], False),
+        ("mytool --output x", ["mytool"], [], True),
+        ("mytool --no-pager x", ["mytool"], [], True),
+        ("mytool --recommend x", ["mytool"], [], True),
+        ("mytool --run-command=x", ["mytool"], [], False),
+        ("mytool a@b", ["mytool"], [], True),
+        ("cksum --check a", ["cksum"], [], False),
+        ("mytool @b", ["mytool"], [], False),
         ("sed -n /error/,$p a", ["sed"], [], True),
         ("sed /^#/d a", ["sed"], [], True),
         ("sed -n /a/w a", ["sed"], [], False),
@@ -195,6 +222,9 @@ def test_a_name_that_leads_to_an_interpreter_is_one() -> None:
         ("cp -rT a b", "all"),
         ("cp --no-target-dir a b", "all"),
         ("ls a", ""),
+        ("grep -r a b", ""),
+        ("grep -nR a b", "all"),
+        ("egrep --dereference-r a b", "all"),
     ],
 )
 def test_programs_that_go_through_links(argv: str, links: str) -> None:
@@ -219,6 +249,16 @@ def test_values_inside_options_count_as_paths() -> None:
     assert [*paths_in(["echo", "/etc"])] == []
     assert "/etc" not in [*paths_in(["grep", "-n", "/etc", "file"])]
     assert "/etc" in [*paths_in(["grep", "-e", "x", "/etc"])]
+    assert "/etc" in [*paths_in(["grep", "-", "/etc"])]
+    assert "/etc" in [*paths_in(["grep", "--", "-A", "/etc"])]
+    assert "/etc" in [*paths_in(["grep", "--label", "-A", "x", "/etc"])]
+    assert "/etc" in [*paths_in(["grep", "--lab", "-A", "x", "/etc"])]
+    assert "/etc" not in [*paths_in(["grep", "-nA", "1", "/etc", "file"])]
+    assert "/etc" not in [*paths_in(["grep", "--exclude=x", "/etc", "file"])]
+    assert "/etc" not in [*paths_in(["grep", "-A1", "--", "/etc", "file"])]
+    assert "." in [*paths_in(["grep", "-R", "x"])]
+    assert "." in [*paths_in(["grep", "-R", "-e", "x", "y"])]
+    assert "." not in [*paths_in(["grep", "-R", "x", "y"])]
     assert "a,b" in [*paths_in(["diff", "--from-file=a,b", "c"])]  # a name may hold what else separates names
     assert "a" in [*paths_in(["diff", "--from-file=a,b", "c"])]
     assert "out" in [*paths_in(["grep", "-nnnnnnnnnnnnnnnnnfout", "a"])]
@@ -256,17 +296,16 @@ def test_the_environment_holds_nothing_of_the_worker(monkeypatch: pytest.MonkeyP
     assert env["PATH"] == "/usr/local/bin:/usr/bin:/bin"
 
 
-def test_the_tool_is_missing_without_rules_or_sandbox(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    tool = bench.registry.get("shell_run")
+def test_the_tool_is_missing_without_rules_or_sandbox(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    requires = bench.tool("shell_run").requires
+    assert requires is not None
 
-    def missing(**rules: Any) -> str | None:
-        return tool.requires(
-            Settings.model_validate({"workspace": {"dir": bench.settings.workspace.dir}, "shell": rules})
-        )
+    def missing(folder: Path = bench.settings.workspace.dir, **rules: Any) -> str | None:
+        return requires(Settings.model_validate({"workspace": {"dir": folder}, "shell": rules}))
 
     assert missing() is None
-    assert "shell.allow" in missing(allow=())
-    monkeypatch.setattr(shell.sandbox, "unusable", lambda: "bubblewrap (bwrap) is not installed")
-    assert "bwrap" in missing(sandbox="on")
+    assert "shell.allow" in str(missing(allow=()))
+    monkeypatch.setattr(sandbox, "unusable", lambda: "bubblewrap (bwrap) is not installed")
+    assert "bwrap" in str(missing(sandbox="on"))
     assert missing(sandbox="auto") is None
-    assert "workspace" in tool.requires(Settings.model_validate({"workspace": {"dir": "/absent"}}))
+    assert "workspace" in str(missing(Path("/absent")))

@@ -19,6 +19,9 @@ def tree(workspace: Path) -> Path:
     (workspace / "fine").mkdir()
     (workspace / "fine" / "a.txt").symlink_to("../a.txt")
     (workspace / "fine" / "loop").symlink_to("loop")
+    (workspace / "past").mkdir()
+    (workspace / "past" / "deep").symlink_to("../deep/er/..")
+    (workspace / "past" / "back").symlink_to(".")
     return workspace
 
 
@@ -37,6 +40,7 @@ def _refused(tree: Path, *words: str, folder: str = ".", every: bool = False) ->
         (("fine", "sub"), False),
         ((".", "sub"), True),
         (("deep/er",), True),
+        (("past", "sub"), True),
         (("a.txt", "b.txt"), False),
         (("absent", "sub"), False),
         (("", "sub"), True),
@@ -56,6 +60,7 @@ def test_every_link_counts_where_all_are_followed(tree: Path, words: tuple[str, 
         (("sub/er/", "deep"), True),
         (("sub/.", "deep"), True),
         ((".", "deep"), True),
+        ((".", "past"), False),
         (("b.txt", "."), False),
         (("sub/outdir", "."), True),
         (("fine", "sub"), False),
