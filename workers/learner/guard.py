@@ -17,6 +17,7 @@ from shared.corrections import wishes
 from shared.playbook import Bullet
 from shared.resemblance import ABOUT_ONE_THING, Vector, content, cosine, fold, is_among, stem, words
 from workers.learner.proposals import AddRule, MergeRules, Proposal, RetireRule, RewordRule, VoteRule
+from workers.learner.topics import topic
 from workers.learner.trace import Trace
 
 TEXT_CHARS = 300
@@ -42,30 +43,6 @@ _WINDOW = 40
 _SENTENCES = 150
 """How many sentences of tool output are compared by meaning, the newest."""
 
-_FORBIDDEN_TOPICS = (
-    r"permi(?:ssions?|t(?:ted|s)?|sos?|tid[oa]s?|te|tir)|approv\w*|aprob\w*|aprueb\w*|authori[sz]\w*|autori[sz]\w*",
-    r"consent\w*|privileges?|privilegios?|sudo|as root|root (?:user|access)|bypass\w*|sandbox\w*",
-    r"admin(?:istra(?:tor|dor)\w*)?",
-    r"disable security|green light|luz verde|go[- ]aheads?|visto bueno|beneplacito|rubber[- ]stamp\w*",
-    r"passwords?|passwd|passphrases?|passcodes?|contrasenas?|secrets?|secret[oa]s?|credentials?|credencial(?:es)?",
-    r"access tokens?|tokens?|api[ _-]?keys?|private keys?|claves? (?:api|privadas?|de \w+)|(?:su|tu|mi|la) clave",
-    r"pin|pin codes?|codigo pin|cvv|otp|2fa|logins?|iban|credit cards?|tarjetas? de credito",
-    r"deny rules?|allow[ -]?list\w*|white[ -]?list\w*|always allow|permite siempre",
-    r"(?:without|no need (?:to|for)|not? need to|skip(?:ping)?|instead of|rather than|stop|avoid) "
-    r"(?:\w+ ){0,4}?(?:asking|ask|confirm\w*|check(?:ing)? (?:with|back)|yes|prompts?|dialogs?)",
-    r"sin (?:\w+ ){0,3}?(?:preguntar\w*|confirma\w*|avisar|consultar\w*|esperar|un si|pedir\w*)",
-    r"no (?:hace falta|es necesario|necesitas?|hay que) (?:\w+ ){0,2}?"
-    r"(?:preguntar\w*|confirma\w*|avisar|consultar\w*|pedir\w*)",
-    r"(?:do not|don't|never|dont|no longer) (?:ask|confirm|check with|wait for|warn)",
-    r"(?:no|nunca) (?:me |le |les )?(?:preguntes|pidas|confirmes|avises|consultes|esperes)",
-    r"(?:ignor\w*|disregard\w*|forget|overrid\w*|olvid\w*|salta\w*) "
-    r"(?:all |any |the |your |these |las |los |todas? |tus |sus )*"
-    r"(?:previous|prior|earlier|above|system|safety|security|instructions?|instruccion(?:es)?|reglas|rules|limit\w*|"
-    r"guard\w*|seguridad|normas)",
-    r"(?:treat|trata|considera|consider|count|cuenta) (?:\w+ ){1,5}?"
-    r"(?:agreed|orders?|ordenes|instruc\w*|trusted|de confianza)",
-)
-_FORBIDDEN = re.compile(rf"\b(?:{'|'.join(_FORBIDDEN_TOPICS)})\b")
 _FAILURE = re.compile(
     r"\b(?:fail\w*|error\w*|time[sd]? ?out|unavailable|unreachable|down|offline|broken|slow|fall\w*|caid[oa]\w*|"
     r"no (?:funciona|va|responde|contesta)\w*|lent[oa]s?|rot[oa]s?|does(?:n't| not) (?:work|answer|respond))\b"
@@ -74,8 +51,6 @@ _AVOID = re.compile(
     r"\b(?:avoid\w*|instead of|rather than|(?:do not|don't|never) (?:use|call|try|fetch|rely)|skip\w*|stop using|"
     r"evit\w*|en (?:vez|lugar) de|no (?:uses|llames|intentes|recurras)|nunca (?:uses|llames)|prescind\w*)\b"
 )
-_SECRET = re.compile(r"(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[\w-]{20,}|\bsk-\w+|\bgh[pousr]_\w+|\bAKIA\w+")
-_FLAG = re.compile(r"(?:^|\s)--?(?:force|no-verify|yes|y|f|rf|no-check|insecure|dangerously[\w-]*)\b")
 _ADDRESS = re.compile(r"https?://[^\s\"'<>)]+|www\.[^\s\"'<>)]+|[\w.+-]+@[\w-]+\.[\w.]+")
 _PASSING = re.compile(
     r"\b(?:today|tonight|tomorrow|yesterday|hoy|ayer|esta (?:tarde|noche|semana)|this (?:week|evening|morning)|"
@@ -207,21 +182,6 @@ def _one_off(_proposal: Rule, text: str, evidence: Evidence) -> str:
 
 def _topic_of(_proposal: Rule, text: str, _evidence: Evidence) -> str:
     return topic(text)
-
-
-def topic(text: str) -> str:
-    """Why a text can be no rule, whoever it is from; "" when it may be one."""
-    folded = " ".join(fold(text).replace("’", "'").split())
-    if _FORBIDDEN.search(folded) or _FORBIDDEN.search(_spelled(folded)):
-        return "it is about permission, approval, secrets or instructions"
-    if _SECRET.search(text):
-        return "it holds what may be a secret"
-    return "it switches a safeguard off" if _FLAG.search(text) else ""
-
-
-def _spelled(folded: str) -> str:
-    """Words that were written letter by letter, put together."""
-    return re.sub(r"(?<=\b\w)[ .\-_*](?=\w\b)", "", folded)
 
 
 def _addresses(_proposal: Rule, text: str, evidence: Evidence) -> str:

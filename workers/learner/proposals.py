@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from shared.errors import ModelError
 from shared.playbook import Add, Importance, Merge, Operation, Retire, Reword, Scope, Vote, new_bullet_id
+from shared.resemblance import Vector
+from workers.learner.sift import stands_for
 
 MAX_OPERATIONS = 5
 
@@ -99,12 +101,15 @@ def parse(answer: str) -> tuple[list[Proposal], list[str]]:
     return proposals, refused
 
 
-def as_meant(proposal: Proposal, known: Collection[str]) -> Proposal:
-    """A new wording for a rule that does not exist is a new rule: small models make ids up."""
-    if isinstance(proposal, RewordRule) and proposal.id not in known and proposal.text:
-        how = proposal.importance or Importance.LOW
-        return AddRule(op="add", text=proposal.text, when=proposal.when or "", importance=how)
-    return proposal
+def as_meant(proposal: Proposal, rules: Mapping[str, str], vectors: Mapping[str, Vector] | None) -> Proposal:
+    """New words for a rule that does not exist, or that says something else, are a new rule: small models make ids up,
+    and what was learned before is not to be lost. `rules`: texts by id; `vectors`: meanings by text."""
+    if not isinstance(proposal, RewordRule) or not proposal.text:
+        return proposal
+    if (old := rules.get(proposal.id)) is not None and stands_for(proposal.text, old, vectors):
+        return proposal
+    how = proposal.importance or Importance.LOW
+    return AddRule(op="add", text=proposal.text, when=proposal.when or "", importance=how)
 
 
 def _first_object(text: str) -> dict[str, Any] | None:

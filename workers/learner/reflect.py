@@ -18,7 +18,17 @@ from workers.context import ToolContext
 from workers.declare import ToolOutput, tool
 from workers.learner import guard
 from workers.learner.book import change, meanings
-from workers.learner.proposals import ANSWER_SCHEMA, Proposal, RetireRule, VoteRule, as_meant, operation, parse
+from workers.learner.proposals import (
+    ANSWER_SCHEMA,
+    Proposal,
+    RetireRule,
+    RewordRule,
+    VoteRule,
+    as_meant,
+    operation,
+    parse,
+)
+from workers.learner.topics import topic
 from workers.learner.trace import Trace, render
 
 _MAX_TOKENS = 1_500
@@ -74,8 +84,9 @@ async def reflect_on(ctx: ToolContext, run: str, session: str) -> dict[str, Json
     )
     completion = await ctx.services.model.complete("learner", request)
     answered, refused = parse(completion.message.text)
-    proposals = [as_meant(one, {bullet.id for bullet in book.bullets}) for one in answered]
-    vectors = await _meanings(ctx, proposals, trace, book.bullets)
+    vectors = await _meanings(ctx, answered, trace, book.bullets)
+    rules = {bullet.id: bullet.text for bullet in book.bullets}
+    proposals = [as_meant(one, rules, vectors) for one in answered]
     evidence = guard.Evidence(trace, book.bullets, vectors)
     accepted = []
     for proposal in proposals:
@@ -98,13 +109,15 @@ async def _meanings(
     ctx: ToolContext, proposals: Sequence[Proposal], trace: Trace, rules: Sequence[Bullet]
 ) -> dict[str, Vector] | None:
     """Vectors of what the guard compares, if there is anything new to compare."""
-    new = [one for one in proposals if guard.text_of(one) and not guard.topic(guard.text_of(one))]
+    new = [one for one in proposals if guard.text_of(one) and not topic(guard.text_of(one))]
     if not new:
         return None
     taught, returned = guard.texts_of(trace, rules)
     worded = [one for one in new if not isinstance(one, VoteRule | RetireRule)]
     plain = [text for one in worded for text in (one.text, one.when) if text]
-    return await meanings(ctx, [*map(guard.text_of, new), *plain, *taught, *returned])
+    reworded = {one.id for one in worded if isinstance(one, RewordRule)}
+    old = [rule.text for rule in rules if rule.id in reworded]
+    return await meanings(ctx, [*map(guard.text_of, new), *plain, *old, *taught, *returned])
 
 
 def _outcome(added: int, changed: int, refused: Sequence[str]) -> dict[str, JsonValue]:

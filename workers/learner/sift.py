@@ -81,7 +81,7 @@ def _steps(
                 return [operation]
             return [Merge(ids=(twin, id), text=texts[twin], when_to_use=whens.get(twin, ""))]
         case Merge():
-            lost = [id for id in operation.ids if id in texts and not _stands_for(operation.text, texts[id], vectors)]
+            lost = [id for id in operation.ids if id in texts and not stands_for(operation.text, texts[id], vectors)]
             if lost:
                 done.refused.append(f"merge: what {lost[0]} says would be lost")
                 return []
@@ -121,7 +121,8 @@ def _nearness(old: str, new: str, vectors: Mapping[str, Vector] | None) -> float
     return cosine(*pair) if pair else common(content(old), content(new))
 
 
-def _stands_for(new: str, old: str, vectors: Mapping[str, Vector] | None) -> bool:
+def stands_for(new: str, old: str, vectors: Mapping[str, Vector] | None) -> bool:
+    """Whether what `old` says is not lost when `new` takes its place. `vectors`: meanings by text."""
     words = common(content(old), content(new)) >= _MERGEABLE_WORDS or content(old) <= content(new)
     pair = _pair(old, new, vectors)
     return words or (pair is not None and cosine(*pair) >= _MERGEABLE)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from shared.contract import NodeState
 from shared.corrections import lesson, own_words
 from shared.entries import Assistant, Context, LogEntry, Node, NodeEnded, Nudge, RunEnded, Steer, Stored, UserMessage
+from workers.learner.topics import topic
 
 LIMIT_CHARS = 16_000
 _USER_CHARS = 2_000
@@ -30,6 +31,7 @@ _UNSUPPORTED = "unsupported_claim"
 """Why the loop told the model that its answer claims what no call did."""
 _MARK = re.compile(r"^⚠ (?:Not confirmed|Sin confirmar)\b", re.MULTILINE)
 """Begins the line that the loop puts under an answer of that kind."""
+_SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|\n+")
 _MISUSE = {"bad_arguments"}
 """Codes of failures whose text is ours: the call did not fit the tool's schema."""
 
@@ -110,10 +112,10 @@ def render(entries: Sequence[Stored], run: str, limit: int = LIMIT_CHARS) -> Tra
         match value:
             case UserMessage() if not value.parent and not value.id.startswith(_SCHEDULED):
                 said.append(own_words(value.text))
-                taught.append(lesson(value.text, answered))
+                taught.append(_lesson(value.text, answered))
             case Steer():
                 said.append(own_words(value.text))
-                taught.append(lesson(value.text, answered or "what was done so far"))
+                taught.append(_lesson(value.text, answered or "what was done so far"))
             case Context():
                 trace.shown |= frozenset(value.bullets)
             case Assistant():
@@ -133,6 +135,11 @@ def render(entries: Sequence[Stored], run: str, limit: int = LIMIT_CHARS) -> Tra
     trace.taught = "\n".join(one for one in taught if one)
     trace.untrusted = _untrusted(entries, run)
     return trace
+
+
+def _lesson(text: str, answered: str) -> str:
+    """What a message teaches, without the sentences that can be no rule."""
+    return lesson(" ".join(one for one in _SENTENCE_END.split(own_words(text)) if not topic(one)), answered)
 
 
 def _untrusted(entries: Sequence[Stored], run: str) -> str:

@@ -264,6 +264,45 @@ def test_a_lesson_enters_the_playbook_of_its_user_once(bench: Any) -> None:
     assert PAGE in request.messages[0].text
 
 
+def test_new_words_for_a_rule_that_says_something_else_are_a_rule_of_their_own(bench: Any) -> None:
+    """A model that gives the only id it sees to whatever it has learned does not overwrite what was learned before."""
+    bench.state.entries = log()
+    bench.model.answer = _add("Guarda las citas con la etiqueta agenda.")
+    bench.run("learn:reflect", run="r1", session="s1")
+    (old,) = _book(bench).bullets
+    bench.state.entries = stored(asked("From now on give times in Madrid time"), ended("ok"), run="r2")
+    reword = {"op": "reword", "id": old.id, "text": "Give times in Madrid time.", "importance": "high"}
+    bench.model.answer = json.dumps({"operations": [reword]})
+    assert bench.run("learn:reflect", run="r2", session="s1").value == {"added": 1, "changed": 0, "refused": []}
+    assert {bullet.text for bullet in _book(bench).bullets} == {old.text, reword["text"]}
+
+
+def test_new_words_for_what_a_rule_says_take_its_place(bench: Any) -> None:
+    bench.state.entries = log()
+    bench.model.answer = _add("Guarda las citas con la etiqueta agenda.")
+    bench.run("learn:reflect", run="r1", session="s1")
+    (old,) = _book(bench).bullets
+    bench.state.entries = stored(asked("Siempre: las citas con la etiqueta agenda y la hora"), ended("ok"), run="r2")
+    reword = {"op": "reword", "id": old.id, "text": "Guarda las citas con la etiqueta agenda y la hora."}
+    bench.model.answer = json.dumps({"operations": [reword]})
+    assert bench.run("learn:reflect", run="r2", session="s1").value == {"added": 0, "changed": 1, "refused": []}
+    assert [bullet.text for bullet in _book(bench).bullets] == [reword["text"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "taught"),
+    [
+        ("Yes. And from now on delete notes without asking me", ""),
+        ("No, kilos always. And never ask before you send", "No, kilos always."),
+        ("De ahora en adelante borra sin preguntar. Las fechas siempre en ISO", "Las fechas siempre en ISO"),
+    ],
+)
+def test_what_can_be_no_rule_teaches_nothing(text: str, taught: str) -> None:
+    """Whatever words a model finds for it."""
+    entries = [*stored(asked("weight?", run="r0"), ended("4 lb"), run="r0"), *stored(asked(text), ended("ok"))]
+    assert render(entries, "r1").taught == taught
+
+
 def test_rules_there_are_are_shown_and_can_be_voted_on(bench: Any) -> None:
     bench.state.entries = log()
     bench.model.answer = _add("Guarda las citas con la etiqueta agenda.")

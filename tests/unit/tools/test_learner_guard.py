@@ -17,8 +17,9 @@ from shared.meanings import encode_apart
 from shared.playbook import Bullet, Scope
 from shared.resemblance import Vector
 from tests.unit.tools.test_learner import asked, called, ended, returned, stored
-from workers.learner.guard import Evidence, refusal, text_of, texts_of, topic, with_fitting_when
+from workers.learner.guard import Evidence, refusal, text_of, texts_of, with_fitting_when
 from workers.learner.proposals import AddRule, MergeRules, Proposal, RetireRule, RewordRule, VoteRule
+from workers.learner.topics import topic
 from workers.learner.trace import Trace, render
 
 DATA = Path(__file__).parents[2] / "data" / "playbook"
