@@ -33,6 +33,11 @@ from workers.learner.trace import Trace, render
 
 _MAX_TOKENS = 1_500
 _MISUSES = 3
+_EXAMPLE = (
+    'An example: of `photo_rotate was refused: "degrees: 45 is not one of 90, 180, 270"` you would make the rule {"op": '
+    '"add", "text": "Give photo_rotate degrees of 90, 180 or 270.", "when": "photo_rotate", "importance": "medium"}.'
+)
+"""Not in the prompt of every run: small models repeat examples."""
 
 
 def _system() -> str:
@@ -60,6 +65,7 @@ def _task(trace: Trace) -> str:
         lines.append(f'{one.tool} was refused: "{one.said}". Then it worked with: {", ".join(one.worked_with or ())}.')
     if trace.mended:
         lines.append("Make a rule of how to call it right: name the tool, and no values of this one call.")
+        lines.append(_EXAMPLE)
     if trace.shown:
         lines.append("Rules were shown in this run: vote for those that plainly helped or harmed.")
     return "\n".join([*lines, "Answer with the JSON object."])
