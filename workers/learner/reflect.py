@@ -35,7 +35,8 @@ _MAX_TOKENS = 1_500
 _MISUSES = 3
 _EXAMPLE = (
     'An example: of `photo_rotate was refused: "degrees: 45 is not one of 90, 180, 270"` you would make the rule '
-    '{"op": "add", "text": "Give photo_rotate degrees of 90, 180 or 270.", "when": "photo_rotate", "importance": "medium"}.'
+    '{"op": "add", "text": "Give photo_rotate degrees of 90, 180 or 270.", "when": "photo_rotate", '
+    '"importance": "medium"}.'
 )
 """Not in the prompt of every run: small models repeat examples."""
 
