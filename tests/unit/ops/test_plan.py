@@ -40,6 +40,14 @@ def test_an_empty_address_of_ours_wins_over_the_callers(monkeypatch: pytest.Monk
     assert env["CAPATAZ_SQL__URL"] == ""
 
 
+def test_what_can_be_forked_is_told_by_its_command() -> None:
+    def module(*argv: str) -> tuple[str, ...]:
+        return plan.ProcessSpec("p", "worker", argv, {}).module
+
+    assert module(*plan.python("workers", "--name", "w")) == ("workers", "--name", "w")
+    assert module("/usr/bin/redis-server", "a", "b", "c") == module("python") == ()
+
+
 def test_keys_reach_only_who_needs_them() -> None:
     env = {
         "CAPATAZ_SIGNING_KEY": "s",
@@ -55,6 +63,7 @@ def test_keys_reach_only_who_needs_them() -> None:
     for role in ("beat", "flower"):
         assert by_role[role]["REDIS_URL"] == "r"
         assert not {"CAPATAZ_SIGNING_KEY", "OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY"} & set(by_role[role])
+    assert not {"CAPATAZ_SIGNING_KEY", "OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY"} & set(plan.fork_env(env))
     assert by_role["flower"]["CAPATAZ_FLOWER_PASSWORD"] == "secret"
     assert "CAPATAZ_FLOWER_PASSWORD" not in by_role["beat"]
 
