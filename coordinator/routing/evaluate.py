@@ -26,6 +26,7 @@ import numpy as np
 
 from coordinator.routing import calibrate
 from coordinator.routing.centroids import Bools, Examples, Fit, Scorer, Training, combined
+from coordinator.routing.forms import in_forms
 from coordinator.routing.lexical import LexicalIndex, Scores
 from coordinator.routing.linear import Classes, means
 from coordinator.routing.text import tokens
@@ -105,7 +106,7 @@ def evaluate(files: Sequence[Path], encoder: Encoder | None = None) -> list[Row]
 
     The packaged encoder by default. Raises UserError for a malformed file, and for one without examples or queries.
     """
-    encoder = encoder or PackagedEncoder()
+    encoder = in_forms(encoder or PackagedEncoder())
     found: list[Row] = []
     for path in files:
         rows = read(path)

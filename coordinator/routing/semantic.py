@@ -15,6 +15,7 @@ import numpy as np
 
 from coordinator.routing import calibrate, smalltalk, store
 from coordinator.routing.centroids import Centroids, Examples, Training, combined
+from coordinator.routing.forms import in_forms
 from coordinator.routing.lexical import Scores, WordVectors
 from coordinator.routing.rank import summary
 from shared.contract import GroupSpec, ToolSpec
@@ -52,7 +53,7 @@ class SemanticLayer:
         self._texts = Training.texts(self._examples)
         self._words = WordVectors(self._texts)
         self._summaries = [summary(tool) for tool in tools] if rank_tools else []
-        self._encoder = encoder
+        self._encoder = in_forms(encoder)
         self._cache_dir = cache_dir
         self._stored: store.Stored | None = None
         self._building = threading.Lock()
