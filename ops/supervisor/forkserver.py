@@ -4,7 +4,7 @@
 carries two descriptors, an order (see `Order`) and an open log, it forks, and answers in JSON `{"pid": n}`, or
 `{"stale": file}` when a file that it has imported has changed since: the two would not fit each other. The end of a
 child is told as `{"pid": n, "code": n}`, a negative code being a signal. It ends when the supervisor does, and its
-children with it: on Linux each asks the kernel for that, as `shim.py` does.
+children with it (`shim.py`).
 
 The pages of what is imported here are shared by all, as long as nobody writes to them. An order is read by the child
 alone: keys in its environment never reach this process, whose memory later children inherit. It has one thread and
@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import shared.lean  # noqa: F401  # isort: skip  # before anything that would load what it keeps out
 import contextlib
-import ctypes
 import gc
 import importlib
 import json
@@ -30,7 +29,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
-_PR_SET_PDEATHSIG = 1
+from ops.supervisor import shim
+
 _PRELOADED = (
     "celery.app.base",
     "celery.worker",
@@ -79,14 +79,14 @@ class _Sources:
 
     def __init__(self) -> None:
         files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
-        self._seen = {file: _changed(file) for file in files if file}
+        self._seen = {file: _modified_ns(file) for file in files if file}
 
     def stale(self) -> str | None:
         """A file that is not what was loaded."""
-        return next((file for file, seen in self._seen.items() if _changed(file) != seen), None)
+        return next((file for file, seen in self._seen.items() if _modified_ns(file) != seen), None)
 
 
-def _changed(file: str) -> int | None:
+def _modified_ns(file: str) -> int | None:
     try:
         return os.stat(file).st_mtime_ns
     except FileNotFoundError:
@@ -131,7 +131,9 @@ def serve(supervisor: socket.socket) -> tuple[int, int] | None:
     os.close(woken)
     os.close(wake)
     supervisor.close()
-    _die_with(parent)
+    os.setpgid(0, 0)
+    if not shim.die_with(parent, signal.SIGKILL):
+        os._exit(1)
     return order, log
 
 
@@ -148,15 +150,6 @@ def _tell_ended(supervisor: socket.socket) -> None:
             if not pid:
                 return
             _tell(supervisor, {"pid": pid, "code": os.waitstatus_to_exitcode(status)})
-
-
-def _die_with(parent: int) -> None:
-    """Asks the kernel to kill this process when its parent ends."""
-    os.setpgid(0, 0)
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-    if os.getppid() != parent:  # it ended before that
-        os._exit(1)
 
 
 def _become(order_fd: int, log: int) -> None:
@@ -187,13 +180,11 @@ def main(argv: Sequence[str]) -> None:
     """Serves on the socket that is the only argument, in this process and as what it becomes."""
     with socket.socket(fileno=int(argv[0])) as supervisor:
         os.set_inheritable(supervisor.fileno(), False)
-        gc.disable()  # what it frees would be holes, which a child fills, and so copies their pages
         for name in _PRELOADED:
             importlib.import_module(name)
         _entitle("forkserver")
         gc.freeze()  # a collection in a child would write to each object's page
         ordered = serve(supervisor)
-    gc.enable()
     if ordered:
         _become(*ordered)
 

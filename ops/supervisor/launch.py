@@ -143,6 +143,8 @@ class ForkServer:
                 os.write(memory, json.dumps(order).encode())
                 os.lseek(memory, 0, os.SEEK_SET)
                 socket.send_fds(self._socket, [b"fork"], [memory, log.fileno()])
+            except (BrokenPipeError, ConnectionResetError):  # it has just ended, which `_read` is about to see
+                return None
             finally:
                 os.close(memory)
             return await self._answer

@@ -25,13 +25,18 @@ def command(argv: list[str], *, signum: signal.Signals = signal.SIGKILL) -> list
     return [sys.executable, "-I", "-S", str(Path(__file__).resolve()), str(os.getpid()), str(int(signum)), *argv]
 
 
+def die_with(parent: int, signum: int) -> bool:
+    """Asks for the signal when the parent of this process ends; False if it has ended already."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signum, 0, 0, 0)
+    return sys.platform != "linux" or os.getppid() == parent
+
+
 def main(argv: list[str]) -> int:
     """Arms the signal and replaces this process; returns only when the command cannot be started (127)."""
     parent, signum, *target = argv
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signum), 0, 0, 0)
-        if os.getppid() != int(parent):  # the parent died before the signal was armed
-            return 1
+    if not die_with(int(parent), int(signum)):
+        return 1
     try:
         os.execvp(target[0], target)
     except OSError as error:

@@ -145,7 +145,8 @@ def test_coordinator_killed_at_the_end(make_system: MakeSystem, model: ModelServ
     open_gate(system, "b", "e")
     await_events(client, "s", "run.finished")
     system.kill(first)
-    finish(system, client, submitted)  # the copy in the archive too is made by the other one
+    reply = finish(system, client, submitted)  # the copy in the archive too is made by the other one
+    assert all(f'"tag":"{tag}"' in reply.answer for tag in "abcde")
 
 
 def test_worker_killed_before_its_effects(make_system: MakeSystem, model: ModelServer) -> None:

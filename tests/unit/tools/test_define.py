@@ -147,7 +147,7 @@ def put(args: dict[str, Any], **options: Any) -> Step:
             "in a circle",
         ),
         (lambda: workflow("demo", title="D", result="first", timeout_s=-1)(lambda: [first]), "must not be negative"),
-        (lambda: workflow("demo", title="D", result="f")(lambda: [test_prompts]), "declare it with @step"),  # type: ignore[list-item]
+        (lambda: workflow("demo", title="D", result="f")(lambda: [undeclared]), "declare it with @step"),  # type: ignore[list-item]
     ],
 )
 def test_what_cannot_work_is_refused_where_it_stands(declare: Any, reason: str) -> None:
@@ -160,5 +160,5 @@ def plain_named(name: str, **options: Any) -> Step:
     return tool_step(name, tool="t", args={}, effect=Effect.READ, **options)
 
 
-def test_prompts() -> None:
+def undeclared() -> None:
     """Not a step."""

@@ -264,29 +264,30 @@ def test_a_lesson_enters_the_playbook_of_its_user_once(bench: Any) -> None:
     assert PAGE in request.messages[0].text
 
 
-def test_new_words_for_a_rule_that_says_something_else_are_a_rule_of_their_own(bench: Any) -> None:
+@pytest.mark.parametrize(
+    ("wish", "text", "added"),
+    [
+        ("From now on give times in Madrid time", "Give times in Madrid time.", 1),
+        (
+            "Siempre: las citas con la etiqueta agenda y la hora",
+            "Guarda las citas con la etiqueta agenda y la hora.",
+            0,
+        ),
+    ],
+)
+def test_new_words_take_the_place_of_a_rule_only_if_they_say_what_it_says(
+    bench: Any, wish: str, text: str, added: int
+) -> None:
     """A model that gives the only id it sees to whatever it has learned does not overwrite what was learned before."""
     bench.state.entries = log()
     bench.model.answer = _add("Guarda las citas con la etiqueta agenda.")
     bench.run("learn:reflect", run="r1", session="s1")
     (old,) = _book(bench).bullets
-    bench.state.entries = stored(asked("From now on give times in Madrid time"), ended("ok"), run="r2")
-    reword = {"op": "reword", "id": old.id, "text": "Give times in Madrid time.", "importance": "high"}
-    bench.model.answer = json.dumps({"operations": [reword]})
-    assert bench.run("learn:reflect", run="r2", session="s1").value == {"added": 1, "changed": 0, "refused": []}
-    assert {bullet.text for bullet in _book(bench).bullets} == {old.text, reword["text"]}
-
-
-def test_new_words_for_what_a_rule_says_take_its_place(bench: Any) -> None:
-    bench.state.entries = log()
-    bench.model.answer = _add("Guarda las citas con la etiqueta agenda.")
-    bench.run("learn:reflect", run="r1", session="s1")
-    (old,) = _book(bench).bullets
-    bench.state.entries = stored(asked("Siempre: las citas con la etiqueta agenda y la hora"), ended("ok"), run="r2")
-    reword = {"op": "reword", "id": old.id, "text": "Guarda las citas con la etiqueta agenda y la hora."}
-    bench.model.answer = json.dumps({"operations": [reword]})
-    assert bench.run("learn:reflect", run="r2", session="s1").value == {"added": 0, "changed": 1, "refused": []}
-    assert [bullet.text for bullet in _book(bench).bullets] == [reword["text"]]
+    bench.state.entries = stored(asked(wish), ended("ok"), run="r2")
+    bench.model.answer = json.dumps({"operations": [{"op": "reword", "id": old.id, "text": text}]})
+    done = bench.run("learn:reflect", run="r2", session="s1").value
+    assert done == {"added": added, "changed": 1 - added, "refused": []}
+    assert {bullet.text for bullet in _book(bench).bullets} == ({old.text, text} if added else {text})
 
 
 @pytest.mark.parametrize(
